@@ -1,0 +1,167 @@
+"""IMPALALearner against three updates of each of Acme's two learners, and its errors."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+import sonnet as snt
+import tensorflow as tf
+import tree
+
+from tests import golden_cases
+from tests.learners import golden_rnn
+from tfagents_x import specs
+from tfagents_x.learners.impala import IMPALALearner
+from tfagents_x.utils import distribute, loggers
+
+CASES = golden_cases.load("learner_impala")
+TOLERANCE = {"rtol": 1e-4, "atol": 1e-6}
+MODES = ("eager", "graph", "xla")
+
+
+@contextlib.contextmanager
+def running(mode: str):
+    """Runs `tf.function`s as `mode` says."""
+    tf.config.run_functions_eagerly(mode == "eager")
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(False)
+
+
+def make_learner(case, model, dataset, **kwargs):
+    """The learner that a user of Acme TF (`acme_tf.*`) or of the seed would construct."""
+    config = golden_rnn.config(case)
+    adam = config["adam"]
+    arguments = dict(
+        discount=config["discount"],
+        entropy_cost=config["entropy_cost"],
+        baseline_cost=config["baseline_cost"],
+        max_abs_reward=float(config["max_abs_reward"]),
+        max_gradient_norm=config["max_gradient_norm"],
+        logger=loggers.NoOpLogger(),
+    )
+    if case.name.startswith("acme_tf."):
+        arguments["compatibility"] = "acme_tf"
+    else:
+        with distribute.scope(kwargs.get("accelerator_strategy")):
+            arguments["optimizer"] = snt.optimizers.Adam(
+                adam["learning_rate"], adam["b1"], adam["b2"], adam["eps"]
+            )
+    spec = golden_rnn.environment_spec(case)
+    arguments.update(kwargs)
+    return IMPALALearner(spec, model.network, dataset, adam["learning_rate"], **arguments)
+
+
+def model_of(case):
+    return golden_rnn.GoldenNetwork(case.under("weights.online"))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("case", CASES, ids=golden_cases.ids)
+def test_golden_updates(case, mode):
+    model = model_of(case)
+    data = golden_rnn.batches(case)
+    learner = make_learner(case, model, iter(data), jit_compile=mode == "xla")
+    with running(mode):
+        for k in range(1, len(data) + 1):
+            metrics = learner.step()
+            expected = case.under(f"out.step{k}.metrics")
+            assert set(metrics) == set(expected)
+            for name, value in expected.items():
+                golden_cases.assert_close(metrics[name], value, **TOLERANCE)
+            for name, value in case.under(f"out.step{k}.online").items():
+                golden_cases.assert_close(model.variables[name], value, **TOLERANCE)
+
+
+@pytest.mark.parametrize("case", CASES, ids=golden_cases.ids)
+def test_golden_gradients(case):
+    model = model_of(case)
+    data = golden_rnn.batches(case)[0].data
+    learner = make_learner(case, model, iter([]))
+    gradients, _ = learner._gradients(tree.map_structure(tf.convert_to_tensor, data))
+    (trained,) = learner._trained.values()
+    updates = gradients["network"]
+    if trained.max_gradient_norm is not None:
+        updates, _ = tf.clip_by_global_norm(updates, trained.max_gradient_norm)
+    expected = case.under("out.step1.grads")
+    for variable, update in zip(trained.variables, updates):
+        golden_cases.assert_close(update, expected.pop(model.name_of(variable)), **TOLERANCE)
+    assert not expected
+
+
+BASE = next(c for c in CASES if c.name == "all")
+
+
+def with_data(**changes):
+    sample = golden_rnn.batches(BASE)[0]
+    return sample._replace(data=sample.data._replace(**changes))
+
+
+DATA = golden_rnn.batches(BASE)[0].data
+BAD_BATCHES = {
+    "no_extras": (with_data(extras=()), r"\['core_state', 'logits'\].*record"),
+    "no_logits": (
+        with_data(extras={"core_state": DATA.extras["core_state"]}),
+        r"needs \['logits'\].*got \['core_state'\]",
+    ),
+    "reward_of_other_length": (with_data(reward=DATA.reward[:, :-1]), r"agree on \[B, T\].*reward"),
+    "reward_with_axis": (with_data(reward=DATA.reward[..., None]), r"agree on \[B, T\]"),
+    "continuous_action": (with_data(action=DATA.reward), "integer actions"),
+    "one_step": (
+        with_data(**{k: getattr(DATA, k)[:, :1] for k in DATA._fields if k != "extras"})._replace(),
+        r"agree on \[B, T\]|at least 2",
+    ),
+    "logits_of_other_size": (
+        with_data(extras={**DATA.extras, "logits": DATA.extras["logits"][..., :-1]}),
+        "4 actions.*for 3",
+    ),
+    "nan_reward": (with_data(reward=DATA.reward * np.nan), "Update 1 gave loss = nan"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_BATCHES)
+def test_bad_batches_are_explained(name):
+    sample, message = BAD_BATCHES[name]
+    learner = make_learner(BASE, model_of(BASE), iter([sample]), max_abs_reward=None)
+    with pytest.raises((ValueError, TypeError), match=message):
+        learner.step()
+
+
+def test_continuous_action_space_is_refused():
+    spec = golden_rnn.environment_spec(BASE)
+    spec = spec._replace(actions=specs.BoundedArray((2,), np.float32, -1.0, 1.0))
+    with pytest.raises(ValueError, match="discrete action.*Discretise"):
+        IMPALALearner(spec, model_of(BASE).network, iter([]), 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("discount", 1.5),
+        ("max_abs_reward", 0.0),
+        ("max_gradient_norm", -1.0),
+        ("compatibility", "acme"),
+        ("num_sgd_steps_per_step", 0),
+        ("prefetch_size", -1),
+        ("accelerator_strategy", "gpu"),
+    ],
+)
+def test_bad_arguments_are_explained(argument, value):
+    spec = golden_rnn.environment_spec(BASE)
+    with pytest.raises((ValueError, TypeError), match=argument):
+        IMPALALearner(spec, model_of(BASE).network, iter([]), 1e-3, **{argument: value})
+
+
+def test_a_network_without_variables_gets_them():
+    network = snt.DeepRNN([snt.VanillaRNN(5), golden_rnn.PolicyValue(4)])
+    learner = IMPALALearner(
+        golden_rnn.environment_spec(BASE), network, iter(golden_rnn.batches(BASE)), 1e-3
+    )
+    before = learner.get_variables(["network"])[0]
+    learner.step()
+    after = learner.get_variables(["network"])[0]
+    assert len(before) == 7
+    assert all(np.any(a != b) for a, b in zip(after, before))

@@ -1,0 +1,62 @@
+"""Settings of the IMPALA agent."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Optional, Tuple
+
+
+@dataclasses.dataclass(frozen=True)
+class IMPALAConfig:
+    """What can be changed about the agent; every field can be given on the command line.
+
+    Attributes:
+      batch_size: sequences in one update.
+      sequence_length: steps T of a sequence, the bootstrap step included.
+      sequence_period: steps between the starts of two sequences; T - 1 makes each
+        transition part of exactly one.
+      max_queue_size: sequences that may wait for the learner.
+      discount: of future rewards.
+      learning_rate, adam_beta1, adam_beta2, adam_epsilon: of Adam.
+      max_gradient_norm: gradients are clipped to this global norm; None for no limit.
+      entropy_cost: weight of the negative entropy.
+      baseline_cost: weight of the squared value error.
+      max_abs_reward: rewards are clipped to +- this; None for no clipping.
+      hidden_sizes: widths of the layers before the core.
+      lstm_size: width of the LSTM core; 0 for a feed-forward network.
+      jit_compile: compile the update with XLA.
+    """
+
+    batch_size: int = 16
+    sequence_length: int = 20
+    sequence_period: int = 19
+    max_queue_size: int = 1000
+    discount: float = 0.99
+    learning_rate: float = 1e-3
+    adam_beta1: float = 0.9
+    adam_beta2: float = 0.999
+    adam_epsilon: float = 1e-8
+    max_gradient_norm: Optional[float] = 40.0
+    entropy_cost: float = 0.01
+    baseline_cost: float = 0.5
+    max_abs_reward: Optional[float] = None
+    hidden_sizes: Tuple[int, ...] = (64,)
+    lstm_size: int = 64
+    jit_compile: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "sequence_period", "max_queue_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if self.sequence_length < 2:
+            raise ValueError(
+                "sequence_length must be at least 2 (the last step only serves as bootstrap), "
+                f"got {self.sequence_length}."
+            )
+        if self.lstm_size < 0 or any(size < 1 for size in self.hidden_sizes):
+            raise ValueError(
+                f"Layer widths must be positive, got hidden_sizes = {self.hidden_sizes}, "
+                f"lstm_size = {self.lstm_size}."
+            )
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be positive, got {self.learning_rate}.")

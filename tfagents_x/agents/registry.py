@@ -1,0 +1,32 @@
+"""Agents by name, imported only when they are asked for."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import Type
+
+from tfagents_x.agents import builder
+
+_BUILDERS = {
+    "impala": "tfagents_x.agents.impala.builder:IMPALABuilder",
+}
+
+
+def names() -> list[str]:
+    """All agents, alphabetically."""
+    return sorted(_BUILDERS)
+
+
+def get_builder(name: str) -> Type[builder.Builder]:
+    """The builder class of an agent.
+
+    Raises:
+      ValueError: there is no such agent; the message names the nearest.
+    """
+    if name not in _BUILDERS:
+        near = difflib.get_close_matches(name, _BUILDERS, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"Unknown agent {name!r}.{hint} There are: {', '.join(names())}.")
+    module, _, attribute = _BUILDERS[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)

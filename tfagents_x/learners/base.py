@@ -1,0 +1,350 @@
+"""The skeleton of every learner: an algorithm adds its loss and names what it trains.
+
+One update is, on every replica: the algorithm's losses, their gradients, the mean
+of the gradients over all replicas, clipping, one application per optimizer, and
+the copy of online to target variables where one is due. The skeleton also feeds
+the data, compiles, counts, logs, refuses to go on with a loss that is not finite,
+and saves and restores all of it.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import time
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+import tree
+
+from tfagents_x import core, types
+from tfagents_x.learners import feed, targets
+from tfagents_x.utils import counting, distribute, loggers, nest
+
+Metrics = Dict[str, tf.Tensor]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """What one optimizer trains.
+
+    Attributes:
+      variables: trainable variables, in the order of their gradients.
+      optimizer: Sonnet optimizer, or any object with `apply(updates, parameters)`.
+      max_gradient_norm: gradients are scaled down to this global norm; None for no limit.
+    """
+
+    variables: Sequence[tf.Variable]
+    optimizer: snt.Optimizer
+    max_gradient_norm: Optional[float] = None
+
+
+class Losses(NamedTuple):
+    """What an algorithm says about one batch.
+
+    Attributes:
+      losses: scalar to minimise for each name in the learner's `trained`.
+      metrics: scalars to report, under the names that the source reports.
+      per_item: nest of tensors [B, ...] for the host, such as new priorities.
+    """
+
+    losses: Mapping[str, tf.Tensor]
+    metrics: Metrics
+    per_item: types.NestedTensor = ()
+
+
+class NonFiniteError(ArithmeticError, ValueError):
+    """An update produced a metric that is NaN or infinite.
+
+    Attributes:
+      step: number of the update, the first is 1.
+      metrics: names of the metrics that are not finite.
+    """
+
+    def __init__(self, step: int, values: Mapping[str, float]):
+        bad = {k: float(v) for k, v in values.items() if not np.isfinite(v)}
+        super().__init__(
+            f"Update {step} gave "
+            + ", ".join(f"{k} = {v}" for k, v in bad.items())
+            + ". The parameters are no longer usable; go back to the last checkpoint. Usual causes: "
+            "NaN or infinite rewards or observations in the batch, or a learning rate too high."
+        )
+        self.step = step
+        self.metrics = tuple(bad)
+
+
+class Learner(core.Learner):
+    """Base of all learners. A subclass implements `_losses`, and little else."""
+
+    # Name under which the counter adds up wall time, in seconds.
+    _time_key = "time_elapsed"
+
+    def __init__(
+        self,
+        *,
+        networks: Mapping[str, snt.Module],
+        trained: Mapping[str, Trained],
+        dataset: Any,
+        target_copy: Optional[targets.TargetCopy] = None,
+        accelerator_strategy: Optional[tf.distribute.Strategy] = None,
+        jit_compile: bool = False,
+        num_sgd_steps_per_step: int = 1,
+        prefetch_size: int = 2,
+        update_norms: Sequence[str] = (),
+        counter: Optional[counting.Counter] = None,
+        logger: Optional[loggers.Logger] = None,
+    ):
+        """Sets up the skeleton; networks must have their variables by now.
+
+        Args:
+          networks: everything with variables that the algorithm uses, by the name that
+            `get_variables`, `save` and checkpoints use.
+          trained: what is trained by which optimizer; `_losses` gives a loss for each name.
+          dataset: `tf.data.Dataset` or iterator of `ReplaySample`, or a distributed one. The
+            leading axis is the *global* batch: a strategy's replicas share it.
+          target_copy: when target variables are overwritten by online ones.
+          accelerator_strategy: any synchronous `tf.distribute` strategy; by default the one
+            in whose scope the learner is constructed, if any.
+          jit_compile: compile the update with XLA.
+          num_sgd_steps_per_step: the batch of one `step()` is cut into this many minibatches,
+            each of which makes an update; metrics are their means.
+          prefetch_size: batches that a `tf.data.Dataset` prepares in advance. A plain iterator
+            is never read ahead.
+          update_norms: which of `param_norm`, `param_updates_norm` (global l2 norms of the
+            parameters after the update, and of their change) to report.
+          counter: counts `steps` (calls of `step`) and seconds.
+          logger: gets metrics and counts of each step.
+
+        Raises:
+          TypeError: `accelerator_strategy`, a network or the dataset is of the wrong kind.
+          ValueError: a number out of range, or variables made outside the strategy's scope.
+        """
+        if num_sgd_steps_per_step < 1:
+            raise ValueError(
+                f"num_sgd_steps_per_step must be at least 1, got {num_sgd_steps_per_step}."
+            )
+        self._strategy = distribute.get_strategy(accelerator_strategy)
+        self._networks = dict(networks)
+        self._trained = dict(trained)
+        self._target_copy = target_copy
+        self._num_sgd_steps = num_sgd_steps_per_step
+        self._update_norms = tuple(update_norms)
+        self._counter = counter or counting.Counter()
+        self._logger = logger or loggers.make_default_logger("learner")
+        self._timestamp: Optional[float] = None
+        self._prepare_variables()
+        self._feed = feed.Feed(dataset, self._strategy, self._split, prefetch_size)
+        compiled = lambda f: tf.function(f, autograph=False, jit_compile=jit_compile or None)
+        self._gradients_fn = compiled(self._gradients)
+        self._apply_fn = compiled(self._apply)
+        self._update = tf.function(self._distributed_update, autograph=False)
+
+    # What an algorithm provides.
+
+    @abc.abstractmethod
+    def _losses(self, data: Any) -> Losses:
+        """Losses and metrics of one (per-replica) batch, a pure function of data and variables."""
+
+    def _split(self, sample: types.ReplaySample) -> Tuple[Any, Any]:
+        """Parts a sample into what the device gets and what stays on the host."""
+        return sample.data, ()
+
+    def _after_update(self, kept: Any, per_item: types.NestedTensor) -> None:
+        """Called after each update with the host's part of the batch and `Losses.per_item`."""
+
+    # One update, inside out.
+
+    def _gradients(self, data: Any) -> Tuple[Dict[str, list], Losses]:
+        """Gradients of every loss for the variables it trains."""
+        if self._target_copy:
+            self._target_copy.before_update(self._num_steps)
+        several = len(self._trained) > 1
+        with tf.GradientTape(persistent=several) as tape:
+            result = self._losses(data)
+        gradients = {
+            name: tape.gradient(result.losses[name], part.variables)
+            for name, part in self._trained.items()
+        }
+        return gradients, result
+
+    def _apply(self, gradients: Mapping[str, list]) -> Metrics:
+        """Clips and applies averaged gradients; returns the norms asked for."""
+        variables = [v for part in self._trained.values() for v in part.variables]
+        before = [tf.identity(v) for v in variables] if self._update_norms else []
+        for name, part in self._trained.items():
+            updates = gradients[name]
+            if part.max_gradient_norm is not None:
+                updates, _ = tf.clip_by_global_norm(updates, part.max_gradient_norm)
+            distribute.apply_gradients(part.optimizer, updates, part.variables)
+        if self._target_copy:
+            self._target_copy.after_update(self._num_steps)
+        distribute.local(self._num_steps).assign_add(1)
+        return self._norms(before, variables)
+
+    def _norms(self, before: Sequence[tf.Tensor], variables: Sequence[tf.Variable]) -> Metrics:
+        after = [tf.identity(v) for v in variables] if self._update_norms else []
+        norms = {
+            "param_norm": lambda: tf.linalg.global_norm(after),
+            "param_updates_norm": lambda: tf.linalg.global_norm(
+                [a - b for a, b in zip(after, before)]
+            ),
+        }
+        return {name: norms[name]() for name in self._update_norms}
+
+    def _replica_update(self, data: Any, index: Any) -> Tuple[Metrics, Any]:
+        """What one replica does with minibatch `index` of its share of the batch."""
+        gradients, result = self._gradients_fn(self._minibatch(data, index))
+        norms = self._apply_fn(distribute.all_reduce_mean(gradients))
+        return {**result.metrics, **norms}, result.per_item
+
+    def _minibatch(self, data: Any, index: Any) -> Any:
+        if self._num_sgd_steps == 1:
+            return data
+        size = tree.flatten(data)[0].shape[0]
+        if size % self._num_sgd_steps:
+            raise ValueError(
+                f"A batch of {size} per replica can't be cut into num_sgd_steps_per_step = "
+                f"{self._num_sgd_steps} equal minibatches."
+            )
+        share = size // self._num_sgd_steps
+        return tree.map_structure(lambda x: x[index * share : (index + 1) * share], data)
+
+    def _distributed_update(self, data: Any) -> Tuple[Metrics, tf.Tensor, Any]:
+        """All replicas, all minibatches: metrics, whether they are finite, per-item outputs."""
+
+        def run(index: Any) -> Tuple[Metrics, Any]:
+            metrics, per_item = self._strategy.run(self._replica_update, (data, index))
+            mean = lambda x: self._strategy.reduce(tf.distribute.ReduceOp.MEAN, x, axis=None)
+            return {name: mean(value) for name, value in metrics.items()}, per_item
+
+        if self._num_sgd_steps == 1:
+            metrics, per_item = run(0)
+        else:
+            metrics, per_item = self._repeat(run)
+        finite = tf.reduce_all(tf.math.is_finite(tf.stack(list(metrics.values()))))
+        return metrics, finite, per_item
+
+    def _repeat(self, run: Any) -> Tuple[Metrics, Any]:
+        """`run(0)`, `run(1)`, ... in order: metrics are means, per-item outputs concatenated."""
+        # The calls share one trace of the gradients; only the calls themselves repeat.
+        results = []
+        for index in range(self._num_sgd_steps):
+            with tf.control_dependencies(tree.flatten(results[-1][0]) if results else []):
+                results.append(run(index))
+        means = tree.map_structure(
+            lambda *x: tf.add_n(x) / self._num_sgd_steps, *[metrics for metrics, _ in results]
+        )
+        concat = lambda *parts: tree.map_structure(lambda *x: tf.concat(x, 0), *parts)
+        return means, self._strategy.run(concat, [item for _, item in results])
+
+    # What a user calls.
+
+    def step(self) -> Mapping[str, types.NestedTensor]:
+        """Does one update (or `num_sgd_steps_per_step`) on the next batch.
+
+        Returns:
+          Scalar metrics as tensors; nothing is copied to Python unless a logger reads it.
+
+        Raises:
+          NonFiniteError: a metric is NaN or infinite.
+          ValueError, TypeError: the batch has the wrong structure, shapes or dtypes.
+        """
+        data, kept = self._feed.next()
+        metrics, finite, per_item = self._update(data)
+        if not finite:
+            raise NonFiniteError(self.num_updates, nest.to_numpy(metrics))
+        self._after_update(kept, per_item)
+        self._logger.write({**metrics, **self._count()})
+        return metrics
+
+    def _count(self) -> Mapping[str, Any]:
+        now = time.monotonic()
+        elapsed = now - (self._timestamp or now)
+        self._timestamp = now
+        return self._counter.increment(steps=1, **{self._time_key: elapsed})
+
+    @property
+    def num_updates(self) -> int:
+        """Updates done so far, restored ones included."""
+        return int(self._num_steps.numpy())
+
+    @property
+    def strategy(self) -> tf.distribute.Strategy:
+        """The strategy that the updates run under."""
+        return self._strategy
+
+    def get_variables(self, names: Sequence[str]) -> list[list[np.ndarray]]:
+        """The variables of each named network, in the order of `module.variables`.
+
+        Raises:
+          ValueError: there is no network of that name.
+        """
+        unknown = [name for name in names if name not in self._networks]
+        if unknown:
+            raise ValueError(f"No network named {unknown}; this learner has {[*self._networks]}.")
+        return [[v.numpy() for v in self._networks[name].variables] for name in names]
+
+    # State.
+
+    def _prepare_variables(self) -> None:
+        for name, network in self._networks.items():
+            if not isinstance(network, snt.Module):
+                raise TypeError(f"{name} must be a snt.Module, got {type(network).__name__}.")
+            if not network.variables:
+                raise ValueError(
+                    f"{name} has no variables yet. Call it once on a batch, or use "
+                    "tfagents_x.utils.nest.create_variables(network, [spec])."
+                )
+            distribute.check_variables(network.variables, self._strategy, name)
+        distribute.accept_in_sonnet(self._strategy)
+        for name, part in self._trained.items():
+            distribute.initialize_optimizer(part.optimizer, part.variables, self._strategy)
+            owner = f"the {name} optimizer"
+            distribute.check_variables(_variables(part.optimizer), self._strategy, owner)
+        with distribute.scope(self._strategy):
+            # 32 bits, because TPUs have no 64-bit integers.
+            self._num_steps = tf.Variable(0, dtype=tf.int32, trainable=False, name="num_steps")
+
+    @property
+    def checkpointable(self) -> tf.train.Checkpoint:
+        """All state under stable names, for `write`/`read` or a `tf.train.CheckpointManager`."""
+        optimizers = {f"{name}_optimizer": p.optimizer for name, p in self._trained.items()}
+        return tf.train.Checkpoint(**self._networks, **optimizers, num_steps=self._num_steps)
+
+    def _state(self) -> Dict[str, Dict[str, Sequence[tf.Variable]]]:
+        return {
+            "networks": {k: tuple(n.variables) for k, n in self._networks.items()},
+            "optimizers": {k: _variables(p.optimizer) for k, p in self._trained.items()},
+            "counters": {"num_steps": (self._num_steps,)},
+        }
+
+    def save(self) -> types.NestedArray:
+        """Networks, optimizer slots and counters as a plain nest of numpy arrays."""
+        return tree.map_structure(lambda v: v.numpy(), self._state())
+
+    def restore(self, state: types.NestedArray) -> None:
+        """Takes back what `save()` gave, also under another strategy.
+
+        Raises:
+          ValueError: the state has other names, shapes or dtypes.
+        """
+        ours = self._state()
+        try:
+            tree.assert_same_structure(ours, state)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"This state was not saved by a learner like this one: {error}")
+        pairs = zip(tree.flatten_with_path(ours), tree.flatten(state))
+        for (path, variable), value in pairs:
+            if tuple(variable.shape) != np.shape(value):
+                raise ValueError(
+                    f"{'/'.join(map(str, path))} has shape {tuple(variable.shape)}, the saved "
+                    f"state {np.shape(value)}: it belongs to a network of another size."
+                )
+        for variable, value in zip(tree.flatten(ours), tree.flatten(state)):
+            variable.assign(value)
+
+
+def _variables(optimizer: Any) -> Tuple[tf.Variable, ...]:
+    return tuple(getattr(optimizer, "variables", ()))

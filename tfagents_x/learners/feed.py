@@ -1,0 +1,77 @@
+"""Where a learner's batches come from: datasets and iterators, one device or many."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterator, Tuple
+
+import tensorflow as tf
+import tree
+
+from tfagents_x import types
+from tfagents_x.utils import distribute, nest
+
+_DISTRIBUTED = (tf.distribute.DistributedDataset, tf.distribute.DistributedIterator)
+
+Split = Callable[[types.ReplaySample], Tuple[Any, Any]]
+
+
+class Feed:
+    """Yields (device part, host part) of one batch after another.
+
+    A `tf.data.Dataset` is prefetched and, under a strategy with replicas, distributed:
+    its batch is the global one. A plain iterator is read one batch per call, never
+    ahead, and its batch is cut into equal shares. Already distributed input is taken
+    as it is. What goes to the device is narrowed to 32 bits.
+    """
+
+    def __init__(
+        self, source: Any, strategy: tf.distribute.Strategy, split: Split, prefetch_size: int
+    ):
+        """Args as in `learners.base.Learner`; `split` parts a sample into device and host.
+
+        Raises:
+          TypeError: `source` is neither a dataset nor an iterator.
+          ValueError: negative `prefetch_size`.
+        """
+        if prefetch_size < 0:
+            raise ValueError(f"prefetch_size must not be negative, got {prefetch_size}.")
+        self._strategy = strategy
+        self._split = split
+        self._share: Callable[[Any], Any] = lambda data: data
+        self._batches = self._open(source, prefetch_size)
+
+    def next(self) -> Tuple[Any, Any]:
+        """The next batch.
+
+        Raises:
+          StopIteration: the source has ended.
+        """
+        device, host = next(self._batches)
+        return self._share(device), host
+
+    def _open(self, source: Any, prefetch_size: int) -> Iterator[Tuple[Any, Any]]:
+        if isinstance(source, tf.data.Dataset):
+            dataset = source.map(lambda *sample: self._parts(_sample(sample)))
+            dataset = dataset.prefetch(prefetch_size) if prefetch_size else dataset
+            if distribute.is_distributed(self._strategy):
+                dataset = self._strategy.experimental_distribute_dataset(dataset)
+            return iter(dataset)
+        if isinstance(source, _DISTRIBUTED):
+            # Per-replica values are taken as they are.
+            return map(self._split, iter(source))
+        if not hasattr(source, "__next__") and not hasattr(source, "__iter__"):
+            raise TypeError(
+                "dataset must be a tf.data.Dataset or an iterator of ReplaySample, got "
+                f"{type(source).__name__}."
+            )
+        self._share = lambda data: distribute.distribute_batch(data, self._strategy)
+        return map(self._parts, iter(source))
+
+    def _parts(self, sample: types.ReplaySample) -> Tuple[Any, Any]:
+        device, host = self._split(sample)
+        return tree.map_structure(nest.narrow, device), host
+
+
+def _sample(elements: tuple) -> types.ReplaySample:
+    """A dataset of plain (info, data) pairs reaches `map` as two arguments."""
+    return elements[0] if len(elements) == 1 else types.ReplaySample(*elements)

@@ -1,0 +1,138 @@
+"""`snt.LSTM` over a sequence: projections hoisted out of the loop, gradient derived by hand.
+
+Left to itself, automatic differentiation of the loop forms a weight gradient in
+every step and adds them up. Here the backward loop only carries the gates'
+gradients; the weight gradients are one product over [T * B] afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import sonnet as snt
+import tensorflow as tf
+
+
+def is_plain(core: snt.Module) -> bool:
+    """Whether `core` is exactly a `snt.LSTM` without projection of the hidden state."""
+    return type(core) is snt.LSTM and core._projection_size is None
+
+
+def unroll(
+    core: snt.LSTM,
+    inputs: tf.Tensor,
+    initial_state: snt.LSTMState,
+    resets: Optional[tf.Tensor] = None,
+) -> Tuple[tf.Tensor, snt.LSTMState]:
+    """Runs a plain `snt.LSTM` along time.
+
+    Args:
+      core: a `snt.LSTM` for which `is_plain` holds.
+      inputs: [T, B, D], T known.
+      initial_state: hidden and cell, [B, H] each.
+      resets: [T, B] bool, where the state is zeroed before the step; None for nowhere.
+
+    Returns:
+      Hidden states [T, B, H] and the last `snt.LSTMState`. First derivatives only.
+    """
+    core._initialize(inputs[0])
+    w_h = tf.convert_to_tensor(core.hidden_to_hidden)
+    gates_x = tf.reshape(
+        tf.matmul(snt.merge_leading_dims(inputs, 2), core.input_to_hidden) + core.b,
+        [inputs.shape[0], -1, w_h.shape[1]],
+    )
+    keep = None if resets is None else 1.0 - tf.cast(resets, w_h.dtype)[..., tf.newaxis]
+
+    @tf.custom_gradient
+    def recurrence(gates_x: tf.Tensor, w_h: tf.Tensor, h_0: tf.Tensor, c_0: tf.Tensor) -> Any:
+        hidden, cell, gates = _forward(gates_x, w_h, h_0, c_0, keep)
+
+        def gradient(d_hidden: tf.Tensor, d_cell: tf.Tensor) -> Any:
+            h_before, c_before = _before(h_0, hidden, keep), _before(c_0, cell, keep)
+            d_gates, d_h0, d_c0 = _backward(d_hidden, d_cell, gates, cell, c_before, w_h, keep)
+            d_w = tf.matmul(_flat(h_before), _flat(d_gates), transpose_a=True)
+            return d_gates, d_w, d_h0, d_c0
+
+        return (hidden, cell), gradient
+
+    hidden, cell = recurrence(gates_x, w_h, initial_state.hidden, initial_state.cell)
+    return hidden, snt.LSTMState(hidden=hidden[-1], cell=cell[-1])
+
+
+def _before(first: tf.Tensor, rest: tf.Tensor, keep: Optional[tf.Tensor]) -> tf.Tensor:
+    """What the step at t started from, [T, B, H]."""
+    before = tf.concat([first[tf.newaxis], rest[:-1]], 0)
+    return before if keep is None else before * keep
+
+
+def _flat(x: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(x, [-1, x.shape[-1]])
+
+
+def _array(steps: int, state: tf.Tensor, width: int) -> tf.TensorArray:
+    return tf.TensorArray(state.dtype, size=steps, element_shape=[state.shape[0], width])
+
+
+def _forward(
+    gates_x: tf.Tensor, w_h: tf.Tensor, h_0: tf.Tensor, c_0: tf.Tensor, keep: Optional[tf.Tensor]
+) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """h_t, c_t [T, B, H] and the gates [T, B, 4H] in Sonnet's order: input, forget, update, output."""
+    steps, width = gates_x.shape[0], w_h.shape[0]
+
+    def body(t: tf.Tensor, h: tf.Tensor, c: tf.Tensor, hiddens: Any, cells: Any, gates: Any) -> Any:
+        if keep is not None:
+            h, c = h * keep[t], c * keep[t]
+        i, f, g, o = tf.split(gates_x[t] + tf.matmul(h, w_h), 4, axis=1)
+        i, f, g, o = tf.sigmoid(i), tf.sigmoid(f), tf.tanh(g), tf.sigmoid(o)
+        c = f * c + i * g
+        h = o * tf.tanh(c)
+        gates = gates.write(t, tf.concat([i, f, g, o], 1))
+        return t + 1, h, c, hiddens.write(t, h), cells.write(t, c), gates
+
+    arrays = [_array(steps, h_0, w) for w in (width, width, 4 * width)]
+    *_, hiddens, cells, gates = tf.while_loop(
+        lambda t, *_: t < steps,
+        body,
+        (tf.constant(0), h_0, c_0, *arrays),
+        maximum_iterations=steps,
+    )
+    return hiddens.stack(), cells.stack(), gates.stack()
+
+
+def _backward(
+    d_hidden: tf.Tensor,
+    d_cell: tf.Tensor,
+    gates: tf.Tensor,
+    cell: tf.Tensor,
+    cell_before: tf.Tensor,
+    w_h: tf.Tensor,
+    keep: Optional[tf.Tensor],
+) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Gradients of the gates' pre-activations [T, B, 4H] and of the initial state."""
+    steps = gates.shape[0]
+    i, f, g, o = tf.split(gates, 4, axis=2)
+    tanh_c = tf.tanh(cell)
+    # All that does not depend on the recurrence: how each pre-activation moves c and h.
+    to_cell = o * (1 - tanh_c * tanh_c)
+    by_cell = tf.concat([g * i * (1 - i), cell_before * f * (1 - f), i * (1 - g * g)], 2)
+    by_hidden = tanh_c * o * (1 - o)
+    through_cell = f if keep is None else f * keep
+    # Transposed once: for small batches a product with `transpose_b` is several times slower.
+    w_h_transposed = tf.transpose(w_h)
+
+    def body(t: tf.Tensor, d_h: tf.Tensor, d_c: tf.Tensor, d_gates: Any) -> Any:
+        d_h = d_h + d_hidden[t]
+        d_c = d_c + d_cell[t] + d_h * to_cell[t]
+        d_gate = tf.concat([tf.tile(d_c, [1, 3]) * by_cell[t], d_h * by_hidden[t]], 1)
+        d_h = tf.matmul(d_gate, w_h_transposed)
+        d_h = d_h if keep is None else d_h * keep[t]
+        return t - 1, d_h, d_c * through_cell[t], d_gates.write(t, d_gate)
+
+    zeros = tf.zeros_like(cell[0])
+    _, d_h0, d_c0, d_gates = tf.while_loop(
+        lambda t, *_: t >= 0,
+        body,
+        (tf.constant(steps - 1), zeros, zeros, _array(steps, zeros, gates.shape[2])),
+        maximum_iterations=steps,
+    )
+    return d_gates.stack(), d_h0, d_c0
