@@ -172,7 +172,9 @@ class Training:
     def _make_logger(self, label: str, path: pathlib.Path, time_delta: float) -> loggers.Logger:
         sinks = [
             loggers.CSVLogger(path),
-            loggers.TensorBoardLogger(self._directory.tensorboard, label, steps_key="actor_steps"),
+            loggers.TensorBoardLogger(
+                self._directory.tensorboard / label, label, steps_key="actor_steps"
+            ),
         ]
         return loggers.TimeFilter(loggers.Dispatcher(sinks), time_delta)
 

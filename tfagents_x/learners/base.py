@@ -292,7 +292,7 @@ class Learner(core.Learner):
         for name, network in self._networks.items():
             if not isinstance(network, snt.Module):
                 raise TypeError(f"{name} must be a snt.Module, got {type(network).__name__}.")
-            if not network.variables:
+            if not nest.variables_of(network):
                 raise ValueError(
                     f"{name} has no variables yet. Call it once on a batch, or use "
                     "tfagents_x.utils.nest.create_variables(network, [spec])."
@@ -347,4 +347,7 @@ class Learner(core.Learner):
 
 
 def _variables(optimizer: Any) -> Tuple[tf.Variable, ...]:
+    """An optimizer's slots and counters; it may have none, as SGD."""
+    if isinstance(optimizer, tf.Module):
+        return nest.variables_of(optimizer)
     return tuple(getattr(optimizer, "variables", ()))

@@ -86,7 +86,7 @@ class IMPALALearner(base.Learner):
             self._time_key = "walltime"
         strategy = distribute.get_strategy(accelerator_strategy)
         with distribute.scope(strategy):
-            if not network.variables:
+            if not nest.variables_of(network):
                 nest.create_variables(network, [environment_spec.observations])
             optimizer = optimizer or snt.optimizers.Adam(learning_rate)
         self._network = network

@@ -51,6 +51,11 @@ def tensor_specs(spec: types.NestedSpec, batch_shape: Sequence[Any] = ()) -> Any
     )
 
 
+def variables_of(module: tf.Module) -> tuple[tf.Variable, ...]:
+    """The module's variables, none if it has not made them yet (where Sonnet would raise)."""
+    return tuple(tf.Module.variables.fget(module))
+
+
 def create_variables(network: snt.Module, input_spec: Sequence[types.NestedSpec]) -> None:
     """Calls `network` once on zeros with a batch of 1, so that its variables exist.
 

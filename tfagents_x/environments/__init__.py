@@ -1,0 +1,26 @@
+"""Environments: the loop that runs an actor in one, and what makes others speak dm_env.
+
+Importing this package does not import gymnasium.
+"""
+
+from tfagents_x.environments.checks import check_finite, check_observation
+from tfagents_x.environments.gymnasium_wrapper import GymnasiumWrapper, make_gymnasium
+from tfagents_x.environments.loop import EnvironmentLoop, EnvironmentObserver
+from tfagents_x.environments.registry import make_environment, register_scheme
+from tfagents_x.environments.seeding import derive_episode_seed, seed_next_episode
+from tfagents_x.environments.spaces import action_space_to_spec, observation_space_to_spec
+
+__all__ = [
+    "EnvironmentLoop",
+    "EnvironmentObserver",
+    "GymnasiumWrapper",
+    "action_space_to_spec",
+    "check_finite",
+    "check_observation",
+    "derive_episode_seed",
+    "make_environment",
+    "make_gymnasium",
+    "observation_space_to_spec",
+    "register_scheme",
+    "seed_next_episode",
+]
