@@ -165,3 +165,52 @@ def test_a_network_without_variables_gets_them():
     after = learner.get_variables(["network"])[0]
     assert len(before) == 7
     assert all(np.any(a != b) for a, b in zip(after, before))
+
+
+def test_masked_episode_ends_equal_separate_episodes():
+    """A sequence over an episode's end gives the sums of the two episodes' own sequences."""
+    rows, cut = 8, 4  # Row 3 is the final observation; row 4 starts the next episode.
+    sample = with_data(
+        start_of_episode=np.arange(rows)[None].repeat(4, 0) == cut,
+        discount=np.where(np.arange(rows) == cut - 1, 0.0, np.ones([4, rows])).astype(np.float32),
+    )
+    sample = sample._replace(data=tree.map_structure(lambda x: x[:1], sample.data))
+    part = lambda a, b: tree.map_structure(lambda x: tf.constant(x[:, a:b]), sample.data)
+    fresh = lambda data: data._replace(
+        start_of_episode=tf.zeros_like(data.start_of_episode),
+        extras={**data.extras, "core_state": (tf.zeros_like(data.extras["core_state"][0]),)},
+    )
+
+    def losses_and_gradients(data, mask):
+        model = model_of(BASE)
+        learner = make_learner(BASE, model, iter([]), mask_episode_ends=mask)
+        gradients, result = learner._gradients(data)
+        transitions = data.reward.shape[1] - 1
+        scale = lambda x: np.asarray(x) * transitions
+        return tree.map_structure(scale, (result.losses, gradients))
+
+    joined = losses_and_gradients(part(0, rows), True)
+    first = losses_and_gradients(part(0, cut), False)
+    second = losses_and_gradients(fresh(part(cut, rows)), False)
+    together = tree.map_structure(np.add, first, second)
+    for a, b in zip(tree.flatten(joined), tree.flatten(together)):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    plain = losses_and_gradients(part(0, rows), False)
+    assert not np.allclose(plain[0]["network"], joined[0]["network"], rtol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [tf.distribute.MirroredStrategy, snt.distribute.Replicator])
+def test_two_replicas_equal_one(kind):
+    """Three updates; networks made in our scope, or by the learner."""
+    strategy = kind(["CPU:0", "CPU:1"])
+    with distribute.scope(strategy):
+        model = model_of(BASE)
+    learner = make_learner(
+        BASE, model, iter(golden_rnn.batches(BASE)), accelerator_strategy=strategy
+    )
+    for k in range(1, 4):
+        metrics = learner.step()
+        for name, value in BASE.under(f"out.step{k}.metrics").items():
+            golden_cases.assert_close(metrics[name], value, rtol=1e-4, atol=1e-5)
+    for name, value in BASE.under("out.step3.online").items():
+        golden_cases.assert_close(model.variables[name], value, rtol=1e-5, atol=1e-5)

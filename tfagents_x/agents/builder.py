@@ -10,9 +10,8 @@ import sonnet as snt
 from tfagents_x import core, specs, types
 from tfagents_x.agents import actors, policies
 from tfagents_x.learners import base
-from tfagents_x.replay import adders
+from tfagents_x.replay import adders, rows, tables
 from tfagents_x.replay import base as replay_base
-from tfagents_x.replay import tables
 from tfagents_x.utils import counting, loggers
 
 
@@ -59,8 +58,8 @@ class Builder(abc.ABC):
         """The policy that collects data, or the one to be evaluated."""
 
     @abc.abstractmethod
-    def item_spec(self, network: snt.Module) -> types.NestedSpec:
-        """Specs of one row of the replay (`Step` or `Transition`), extras included."""
+    def signature(self, network: snt.Module) -> rows.Signature:
+        """Type of the replay's items, extras included."""
 
     @abc.abstractmethod
     def make_adder(self, replay: replay_base.Replay) -> adders.Adder:

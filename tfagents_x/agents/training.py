@@ -22,8 +22,7 @@ from tfagents_x.agents import policies, run_directory
 from tfagents_x.agents import builder as builder_lib
 from tfagents_x.environments import loop
 from tfagents_x.learners import base as learner_base
-from tfagents_x.replay import base as replay_base
-from tfagents_x.replay import factory
+from tfagents_x.replay import errors, factory, tables
 from tfagents_x.utils import counting, loggers, savers
 
 # How many batches' worth of steps may pass without an update before we call it starving.
@@ -138,11 +137,11 @@ class Training:
         checkpoint: Optional[pathlib.Path],
     ) -> None:
         builder = self._builder
-        replay_base.check_feasible(builder.table, builder.config.batch_size)
+        tables.check_feasible(builder.table, builder.config.batch_size)
         self._network = builder.make_network()
         self._replay = factory.make_replay(
             builder.make_tables(),
-            builder.item_spec(self._network),
+            builder.signature(self._network),
             backend=replay,
             seed=seed,
             restore_from=checkpoint and checkpoint / "replay",
@@ -217,7 +216,7 @@ class Training:
             except Interrupted:
                 self._break_off()
                 break
-            except (learner_base.NonFiniteError, replay_base.ReplayStarved) as error:
+            except (learner_base.NonFiniteError, errors.ReplayStarved) as error:
                 raise TrainingError(
                     f"{error} Stopped after {self._steps} steps; the last good checkpoint is "
                     f"{self._last_checkpoint}."
@@ -273,7 +272,7 @@ class Training:
         waited = self._steps - self._steps_at_update
         table, size = self._builder.table, self._builder.config.batch_size
         if waited > _PATIENCE * self._builder.steps_per_batch + table.min_size:
-            raise replay_base.ReplayStarved(
+            raise errors.ReplayStarved(
                 f"No batch after {waited} steps: table {table.name!r} holds "
                 f"{self._replay.size(table.name)} items, a batch takes {size}, and nothing that the "
                 "actor does adds more. Episodes may be too short for the sequences, or the table's "

@@ -49,6 +49,7 @@ class IMPALALearner(base.Learner):
         jit_compile: bool = False,
         prefetch_size: int = 2,
         num_sgd_steps_per_step: int = 1,
+        mask_episode_ends: bool = False,
         compatibility: str = "acme_jax",
     ):
         """Positional order and defaults are those of Acme's TensorFlow learner.
@@ -67,6 +68,10 @@ class IMPALALearner(base.Learner):
           counter, logger, accelerator_strategy, jit_compile, prefetch_size,
             num_sgd_steps_per_step: see `base.Learner`.
           optimizer: replaces Adam.
+          mask_episode_ends: for sequences that run on into the next episode. The core's state
+            is reset where an episode starts (`start_of_episode`), and the row before it, which
+            an adder writes for an episode's final observation, is left out of the loss and of
+            the returns. The sources do neither.
           compatibility: `'acme_jax'` reports `loss, policy_loss, critic_loss, entropy_loss,
             entropy, param_norm, param_updates_norm`, the parts of the loss weighted by
             their costs and `entropy` *negative*, as that source does. `'acme_tf'` reports
@@ -94,6 +99,7 @@ class IMPALALearner(base.Learner):
         self._discount = discount
         self._entropy_cost = entropy_cost
         self._baseline_cost = baseline_cost
+        self._mask_episode_ends = mask_episode_ends
         self._max_abs_reward = np.inf if max_abs_reward is None else max_abs_reward
         super().__init__(
             networks={"network": network},
@@ -114,23 +120,26 @@ class IMPALALearner(base.Learner):
         _check_batch(data, self._num_actions)
         data = nest.batch_to_sequence(data)
         state = tree.map_structure(lambda x: x[0], data.extras["core_state"])
-        (logits, values), _ = recurrence.unroll(self._network, data.observation, state)
+        resets = data.start_of_episode if self._mask_episode_ends else None
+        (logits, values), _ = recurrence.unroll(self._network, data.observation, state, resets)
 
         # The last step has a value to bootstrap from, but no outcome of its own.
         target_logits, v_tm1, bootstrap_value = logits[:-1], values[:-1], values[-1]
         actions = data.action[:-1]
         rewards = self._clip(tf.cast(data.reward[:-1], values.dtype))
-        discounts = self._discount * tf.cast(data.discount[:-1], values.dtype)
-        returns = vtrace.from_logits(
-            behaviour_policy_logits=data.extras["logits"][:-1],
-            target_policy_logits=target_logits,
-            actions=actions,
-            discounts=discounts,
+        valid = self._valid(data.start_of_episode, rewards)
+        log_rhos = _log_prob(target_logits, actions) - _log_prob(
+            data.extras["logits"][:-1], actions
+        )
+        returns = vtrace.from_importance_weights(
+            # With weight 0 a row's target is its own value, which is what the row before needs.
+            log_rhos=tf.where(valid, log_rhos, -np.inf),
+            discounts=self._discount * tf.cast(data.discount[:-1], values.dtype),
             rewards=rewards,
             values=v_tm1,
             bootstrap_value=bootstrap_value,
         )
-        weights = tf.ones_like(rewards)
+        weights = tf.cast(valid, values.dtype)
         policy_loss = tf.reduce_mean(
             policy_gradient.policy_gradient_loss(
                 target_logits, actions, returns.pg_advantages, weights
@@ -138,12 +147,16 @@ class IMPALALearner(base.Learner):
         )
         critic_loss = tf.reduce_mean(tf.math.squared_difference(returns.vs, v_tm1))
         entropy_loss = tf.reduce_mean(policy_gradient.entropy_loss(target_logits, weights))
-        loss = (
-            policy_loss + self._baseline_cost * critic_loss + self._entropy_cost * entropy_loss
-        )
+        loss = policy_loss + self._baseline_cost * critic_loss + self._entropy_cost * entropy_loss
         return base.Losses(
             {"network": loss}, self._metrics(loss, policy_loss, critic_loss, entropy_loss)
         )
+
+    def _valid(self, starts: tf.Tensor, rewards: tf.Tensor) -> tf.Tensor:
+        """[T - 1, B], False where the next row belongs to another episode, if that matters."""
+        if not self._mask_episode_ends:
+            return tf.ones_like(rewards, tf.bool)
+        return tf.logical_not(tf.cast(starts[1:], tf.bool))
 
     def _clip(self, rewards: tf.Tensor) -> tf.Tensor:
         if np.isinf(self._max_abs_reward):
@@ -167,6 +180,10 @@ class IMPALALearner(base.Learner):
             "entropy_loss": self._entropy_cost * entropy,
             "entropy": entropy,
         }
+
+
+def _log_prob(logits: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
+    return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=actions, logits=logits)
 
 
 def _check_arguments(

@@ -1,0 +1,95 @@
+"""Makes the parts of the IMPALA agent."""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional
+
+import numpy as np
+import sonnet as snt
+import tree
+
+from tfagents_x import specs, types
+from tfagents_x.agents import builder, policies
+from tfagents_x.agents.impala import networks
+from tfagents_x.agents.impala.config import IMPALAConfig
+from tfagents_x.learners import impala
+from tfagents_x.replay import adders, rows, tables
+from tfagents_x.replay import base as replay_base
+from tfagents_x.utils import counting, loggers, nest
+
+
+class IMPALABuilder(builder.Builder):
+    """Queue, continuing sequences, recurrent categorical policy, `IMPALALearner`."""
+
+    config_class = IMPALAConfig
+    config: IMPALAConfig
+
+    @property
+    def table(self) -> tables.Table:
+        """See base class."""
+        return tables.queue(tables.DEFAULT_TABLE, self.config.max_queue_size)
+
+    @property
+    def steps_per_batch(self) -> int:
+        """See base class."""
+        return self.config.batch_size * self.config.sequence_period + self.config.sequence_length
+
+    def make_network(self) -> snt.RNNCore:
+        """See base class."""
+        network = networks.make_network(self.spec, self.config)
+        nest.create_variables(network, [self.spec.observations])
+        return network
+
+    def make_policy(
+        self, network: snt.Module, evaluation: bool = False
+    ) -> policies.RecurrentCategoricalPolicy:
+        """See base class."""
+        return policies.RecurrentCategoricalPolicy(network, greedy=evaluation)
+
+    def signature(self, network: snt.Module) -> rows.Signature:
+        """See base class."""
+        state = tree.map_structure(
+            lambda x: specs.Array(x.shape[1:], x.dtype.as_numpy_dtype), network.initial_state(1)
+        )
+        logits = specs.Array((self.spec.actions.num_values,), np.float32)
+        return rows.sequence_signature(
+            self.spec, {"core_state": state, "logits": logits}, self.config.sequence_length
+        )
+
+    def make_adder(self, replay: replay_base.Replay) -> adders.SequenceAdder:
+        """See base class."""
+        return adders.SequenceAdder(
+            replay,
+            self.config.sequence_length,
+            self.config.sequence_period,
+            end_of_episode_behavior="continue",
+        )
+
+    def make_learner(
+        self,
+        network: snt.Module,
+        dataset: Iterator[types.ReplaySample],
+        replay: Optional[replay_base.Replay] = None,
+        counter: Optional[counting.Counter] = None,
+        logger: Optional[loggers.Logger] = None,
+    ) -> impala.IMPALALearner:
+        """See base class."""
+        config = self.config
+        return impala.IMPALALearner(
+            self.spec,
+            network,
+            dataset,
+            config.learning_rate,
+            discount=config.discount,
+            entropy_cost=config.entropy_cost,
+            baseline_cost=config.baseline_cost,
+            max_abs_reward=config.max_abs_reward,
+            max_gradient_norm=config.max_gradient_norm,
+            counter=counter,
+            logger=logger,
+            optimizer=snt.optimizers.Adam(
+                config.learning_rate, config.adam_beta1, config.adam_beta2, config.adam_epsilon
+            ),
+            jit_compile=config.jit_compile,
+            mask_episode_ends=True,
+        )
