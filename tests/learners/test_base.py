@@ -8,6 +8,7 @@ import sonnet as snt
 import tensorflow as tf
 import tree
 
+from tests import strategies
 from tests.learners import toy
 from tfagents_x.learners import base
 from tfagents_x.utils import counting, distribute, loggers
@@ -36,7 +37,7 @@ def reference():
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_replicas_equal_one(kind, jit):
     expected, expected_metrics = reference()
-    strategy = toy.mirrored(KINDS[kind])
+    strategy = strategies.mirrored(KINDS[kind])
     learner = toy.ToyLearner(toy.samples(STEPS), strategy, COPY, jit_compile=jit)
     assert_same(run(learner), expected_metrics)
     assert_same(learner.save(), expected.save())
@@ -51,7 +52,7 @@ def test_datasets_are_distributed_like_iterators():
     signature = tree.map_structure(
         lambda x: tf.TensorSpec(x.shape, x.dtype), next(toy.samples(1))
     )
-    for strategy in (None, toy.mirrored()):
+    for strategy in (None, strategies.mirrored()):
         dataset = tf.data.Dataset.from_generator(
             lambda: toy.samples(STEPS), output_signature=signature
         )
@@ -63,7 +64,7 @@ def test_datasets_are_distributed_like_iterators():
 def test_variables_of_a_plain_mirrored_scope_are_trained_too():
     """Networks that a user made in `strategy.scope()`, whose variables refuse replica updates."""
     expected, expected_metrics = reference()
-    strategy = toy.mirrored()
+    strategy = strategies.mirrored()
 
     class PlainScope(toy.ToyLearner):
         @staticmethod
@@ -104,7 +105,7 @@ def test_minibatches(replicas):
         # A replica cuts its own share: its rows are the halves' first or second two.
         order = np.array([0, 1, 4, 5, 2, 3, 6, 7])
         whole = tree.map_structure(lambda x: x[order], whole)
-    strategy = toy.mirrored() if replicas == 2 else None
+    strategy = strategies.mirrored() if replicas == 2 else None
     learner = toy.ToyLearner(iter([whole]), strategy, COPY, num_sgd_steps_per_step=2)
     (combined,) = run(learner, 1)
     assert_same(combined, {k: (metrics[0][k] + metrics[1][k]) / 2 for k in combined})
@@ -181,11 +182,11 @@ def test_save_and_restore_continue_exactly(restored_on):
     whole = toy.ToyLearner(toy.samples(STEPS), copy=COPY)
     run(whole)
     stream = toy.samples(STEPS)
-    first = toy.ToyLearner(stream, toy.mirrored() if restored_on == 1 else None, COPY)
+    first = toy.ToyLearner(stream, strategies.mirrored() if restored_on == 1 else None, COPY)
     run(first, 2)
     state = first.save()
     assert all(isinstance(x, (np.ndarray, np.generic)) for x in tree.flatten(state))
-    second = toy.ToyLearner(stream, toy.mirrored() if restored_on == 2 else None, COPY)
+    second = toy.ToyLearner(stream, strategies.mirrored() if restored_on == 2 else None, COPY)
     second.restore(state)
     assert second.num_updates == 2
     run(second, 2)
@@ -197,10 +198,10 @@ def test_checkpoints_continue_exactly(tmp_path, restored_on):
     whole = toy.ToyLearner(toy.samples(STEPS), copy=COPY)
     run(whole)
     stream = toy.samples(STEPS)
-    first = toy.ToyLearner(stream, toy.mirrored() if restored_on == 1 else None, COPY)
+    first = toy.ToyLearner(stream, strategies.mirrored() if restored_on == 1 else None, COPY)
     run(first, 2)
     first.checkpointable.write(str(tmp_path / "c"))
-    second = toy.ToyLearner(stream, toy.mirrored() if restored_on == 2 else None, COPY)
+    second = toy.ToyLearner(stream, strategies.mirrored() if restored_on == 2 else None, COPY)
     second.checkpointable.read(str(tmp_path / "c")).assert_consumed()
     run(second, 2)
     assert_same(second.save(), whole.save())
@@ -260,7 +261,7 @@ def test_run_takes_that_many_steps():
 
 
 def test_variables_outside_the_scope_are_refused():
-    strategy = toy.mirrored()
+    strategy = strategies.mirrored()
     made = [toy.ToyLearner._layer(i) for i in range(3)]
 
     class Outside(toy.ToyLearner):
@@ -283,7 +284,7 @@ def test_restore_refuses_other_states():
 
 
 def test_uneven_batches_are_explained():
-    learner = toy.ToyLearner(toy.samples(1, batch_size=7), toy.mirrored())
+    learner = toy.ToyLearner(toy.samples(1, batch_size=7), strategies.mirrored())
     with pytest.raises(ValueError, match="7.*2 replicas.*multiple of 2"):
         learner.step()
     learner = toy.ToyLearner(toy.samples(1, batch_size=7), num_sgd_steps_per_step=2)

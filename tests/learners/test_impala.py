@@ -10,7 +10,7 @@ import sonnet as snt
 import tensorflow as tf
 import tree
 
-from tests import golden_cases
+from tests import golden_cases, strategies
 from tests.learners import golden_rnn
 from tfagents_x import specs
 from tfagents_x.learners.impala import IMPALALearner
@@ -202,7 +202,7 @@ def test_masked_episode_ends_equal_separate_episodes():
 @pytest.mark.parametrize("kind", [tf.distribute.MirroredStrategy, snt.distribute.Replicator])
 def test_two_replicas_equal_one(kind):
     """Three updates; networks made in our scope, or by the learner."""
-    strategy = kind(["CPU:0", "CPU:1"])
+    strategy = strategies.mirrored(kind)
     with distribute.scope(strategy):
         model = model_of(BASE)
     learner = make_learner(

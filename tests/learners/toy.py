@@ -74,8 +74,3 @@ def samples(count, batch_size=8, seed=0):
 def variables(learner):
     """All state of the learner, flat."""
     return [v for group in learner.save().values() for vs in group.values() for v in vs]
-
-
-def mirrored(kind=tf.distribute.MirroredStrategy):
-    """A strategy over the two logical devices of the tests."""
-    return kind(["CPU:0", "CPU:1"])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from typing import Any, Dict, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 
-def field_types(config_class: type) -> Dict[str, Any]:
+def field_types(config_class: type) -> dict[str, Any]:
     """The type of each field, in the order of the class.
 
     Raises:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from collections.abc import Mapping
+from typing import Any, Callable, Optional
 
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
 from tfagents_x import environments, specs
-from tfagents_x.agents import configs, registry, run_directory
 from tfagents_x.agents import builder as builder_lib
+from tfagents_x.agents import configs, registry, run_directory
 from tfagents_x.environments import seeding
 from tfagents_x.utils import loggers, savers
 
@@ -33,16 +34,16 @@ class Evaluation:
     """
 
     checkpoint: pathlib.Path
-    returns: Tuple[float, ...]
-    lengths: Tuple[int, ...]
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
 
-    def statistics(self) -> Dict[str, Dict[str, float]]:
+    def statistics(self) -> dict[str, dict[str, float]]:
         """Mean, standard deviation (of the episodes, not of the mean), minimum and maximum."""
         return {"return": _statistics(self.returns), "length": _statistics(self.lengths)}
 
 
 def evaluate(
-    run: os.PathLike,
+    run: str | os.PathLike,
     num_episodes: int = 20,
     *,
     seed: int = 0,
@@ -68,7 +69,7 @@ def evaluate(
     """
     if num_episodes < 1:
         raise ValueError(f"num_episodes must be at least 1, got {num_episodes}.")
-    directory = run_directory.RunDirectory(run)
+    directory = run_directory.RunDirectory(pathlib.Path(run))
     spec = directory.read()
     checkpoint = _latest_checkpoint(directory, report)
     environment = environments.make_environment(spec.environment)
@@ -140,7 +141,7 @@ def _play(
     return result
 
 
-def _statistics(values: Tuple[float, ...]) -> Dict[str, float]:
+def _statistics(values: tuple[float, ...]) -> dict[str, float]:
     array = np.asarray(values, np.float64)
     return {
         "mean": float(array.mean()),

@@ -61,8 +61,12 @@ class RunDirectory:
         self.policy = self.path / "policy"
         self.learning_curve = self.path / "learning_curve.png"
 
-    def create(self, spec: RunSpec) -> None:
+    def create(self, spec: RunSpec, steps: Optional[int] = None) -> None:
         """Makes the folder of a new run and writes its config.
+
+        Args:
+          spec: what defines the run.
+          steps: environment steps it is meant to do; no part of what defines it.
 
         Raises:
           ValueError: there is a run already, or the folder can't be written.
@@ -74,7 +78,7 @@ class RunDirectory:
             )
         try:
             self.episodes.parent.mkdir(parents=True, exist_ok=True)
-            self._write(spec)
+            self._write(spec, steps)
         except OSError as error:
             raise ValueError(
                 f"Can't write to the run directory {self.path}: {error.strerror or error}. "
@@ -117,8 +121,30 @@ class RunDirectory:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{self.config} can't be read: {error!r}.") from error
 
-    def _write(self, spec: RunSpec) -> None:
-        content = {"tfagents_x": tfagents_x.__version__, **dataclasses.asdict(spec)}
+    def read_steps(self) -> Optional[int]:
+        """Environment steps that the run is meant to do, if it was told.
+
+        Raises:
+          ValueError: the config can't be read.
+        """
+        self.read()
+        return json.loads(self.config.read_text()).get("steps")
+
+    def write_steps(self, steps: int) -> None:
+        """Changes the number of steps that the run is meant to do.
+
+        Raises:
+          ValueError: the config can't be read.
+          OSError: it can't be written.
+        """
+        self._write(self.read(), steps)
+
+    def _write(self, spec: RunSpec, steps: Optional[int]) -> None:
+        content = {
+            "tfagents_x": tfagents_x.__version__,
+            **dataclasses.asdict(spec),
+            "steps": steps,
+        }
         partial = self.config.with_suffix(".partial")
         partial.write_text(json.dumps(content, indent=2) + "\n")
         partial.replace(self.config)

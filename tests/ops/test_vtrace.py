@@ -1,0 +1,390 @@
+"""V-trace against the numbers of RLlib and rlax, in eager mode, graphs and XLA."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from tests import golden_cases
+from tests.ops import modes
+from tfagents_x.ops import vtrace
+
+tfd = tfp.distributions
+
+RATIO_ARGS = ("log_rhos", "discounts", "rewards", "values", "bootstrap_value")
+TD_ARGS = ("v_tm1", "v_t", "r_t", "discount_t", "rho_tm1")
+
+
+def cases(function):
+    found = golden_cases.load("ops_vtrace", f"{function}__")
+    return pytest.mark.parametrize("case", found, ids=golden_cases.ids)
+
+
+def thresholds(case):
+    names = ("clip_rho_threshold", "clip_pg_rho_threshold")
+    return {name: case.optional(f"in.{name}") for name in names}
+
+
+def assert_values(actual, expected):
+    golden_cases.assert_close(actual, expected, rtol=1e-5, atol=1e-5, scaled=True)
+
+
+def assert_gradients(actual, expected):
+    actual = np.zeros_like(expected) if actual is None else actual
+    golden_cases.assert_close(actual, expected, rtol=1e-4, atol=1e-4, scaled=True)
+
+
+# ---- Golden values ----
+
+
+@modes.all_modes
+@cases("from_importance_weights")
+def test_from_importance_weights(case, mode):
+    def fn(**inputs):
+        return vtrace.from_importance_weights(**inputs, **thresholds(case))
+
+    result = modes.run(mode, fn, {name: case[f"in.{name}"] for name in RATIO_ARGS})
+    assert_values(result.vs, case["out.vs"])
+    assert_values(result.pg_advantages, case["out.pg_advantages"])
+
+
+LOGIT_LISTS = ("behaviour_policy_logits", "target_policy_logits", "actions")
+
+
+def heads_of(inputs, name):
+    return [inputs[f"{name}.{i}"] for i in range(len([k for k in inputs if k.startswith(name)]))]
+
+
+def run_multi(case, mode):
+    """Outputs and gradients of `multi_from_logits`; single tensors count as head 0."""
+
+    def fn(**inputs):
+        recorded = inputs.get("behaviour_action_log_probs.0")
+        result = vtrace.multi_from_logits(
+            *(heads_of(inputs, name) for name in LOGIT_LISTS),
+            *(inputs[name] for name in RATIO_ARGS[1:]),
+            behaviour_action_log_probs=recorded,
+            **thresholds(case),
+        )
+        flat = {"vs": result.vs, "pg_advantages": result.pg_advantages, "log_rhos": result.log_rhos}
+        for i, log_prob in enumerate(result.target_action_log_probs):
+            flat[f"target_action_log_probs.{i}"] = log_prob
+            flat[f"behaviour_action_log_probs.{i}"] = result.behaviour_action_log_probs[i]
+            flat[f"pg_loss.{i}"] = -log_prob * result.pg_advantages
+        return flat
+
+    inputs = {k: v for k, v in case.under("in").items() if "threshold" not in k}
+    for name in LOGIT_LISTS:
+        if name in inputs:
+            inputs[f"{name}.0"] = inputs.pop(name)
+    heads = range(len(heads_of(inputs, "actions")))
+    everything = ["vs", "pg_advantages", "log_rhos"]
+    everything += [f"target_action_log_probs.{i}" for i in heads]
+    sums = {"grad": everything, "grad_pg_loss": [f"pg_loss.{i}" for i in heads]}
+    return modes.run(mode, modes.with_gradients(fn, sums), inputs)
+
+
+@modes.all_modes
+@cases("multi_from_logits")
+def test_multi_from_logits(case, mode):
+    outputs, gradients = run_multi(case, mode)
+    compared = 0
+    for key, expected in case.under("out").items():
+        field, _, rest = key.partition(".")
+        if field.startswith("grad"):
+            assert_gradients(gradients[field][rest], expected)
+        else:
+            assert_values(outputs[key], expected)
+        compared += 1
+    assert compared >= 7
+
+
+@modes.all_modes
+@cases("from_logits")
+def test_from_logits(case, mode):
+    def fn(**inputs):
+        result = vtrace.from_logits(**inputs, **thresholds(case))
+        return {**result._asdict(), "pg_loss": -result.target_action_log_probs * result.pg_advantages}
+
+    fields = ["vs", "pg_advantages", "log_rhos", "target_action_log_probs"]
+    fn = modes.with_gradients(fn, {"grad": fields, "grad_pg_loss": ["pg_loss"]})
+    inputs = {k: v for k, v in case.under("in").items() if "threshold" not in k}
+    outputs, gradients = modes.run(mode, fn, inputs)
+    for field in [*fields, "behaviour_action_log_probs"]:
+        assert_values(outputs[field], case[f"out.{field}"])
+    for name, found in gradients.items():
+        expected = case[f"out.{name}.target_policy_logits"]
+        assert_gradients(found["target_policy_logits"], expected)
+
+
+@modes.all_modes
+@cases("td_error_and_advantage")
+def test_td_error_and_advantage(case, mode):
+    options = {k: v for k, v in case.under("in").items() if k not in TD_ARGS}
+    stop = bool(options.pop("stop_target_gradients"))
+
+    def fn(**inputs):
+        result = vtrace.td_error_and_advantage(**inputs, **options, stop_target_gradients=stop)
+        return result._asdict()
+
+    fields = vtrace.VTraceOutput._fields
+    sums = {"grad": fields, **{f"grad_{field}": [field] for field in fields[:2]}}
+    inputs = {name: case[f"in.{name}"] for name in TD_ARGS}
+    outputs, gradients = modes.run(mode, modes.with_gradients(fn, sums), inputs)
+    for field in fields:
+        assert_values(outputs[field], case[f"out.{field}"])
+    for name, found in gradients.items():
+        for argument, expected in case.under(f"out.{name}").items():
+            assert_gradients(found[argument], expected)
+
+
+# ---- Further properties ----
+
+
+def ratios(num_steps=5, batch=2, **changes):
+    """Arguments of `from_importance_weights`, numpy."""
+    rng = np.random.default_rng(0)
+    found = {
+        name: rng.uniform(0.1, 0.9, (num_steps, batch)).astype(np.float32)
+        for name in RATIO_ARGS[:-1]
+    }
+    return {**found, "bootstrap_value": np.ones(batch, np.float32), **changes}
+
+
+def logits_arguments(**changes):
+    """Arguments of `multi_from_logits` with one head of 3 actions."""
+    rng = np.random.default_rng(0)
+    found = ratios()
+    del found["log_rhos"]
+    return {
+        "behaviour_policy_logits": [rng.normal(size=(5, 2, 3)).astype(np.float32)],
+        "target_policy_logits": [rng.normal(size=(5, 2, 3)).astype(np.float32)],
+        "actions": [np.ones((5, 2), np.int32)],
+        **found,
+        **changes,
+    }
+
+
+def test_no_gradient_leaves():
+    inputs = {name: tf.constant(value) for name, value in ratios().items()}
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(inputs)
+        result = vtrace.from_importance_weights(**inputs)
+        totals = [tf.reduce_sum(x) for x in result]
+    for total in totals:
+        assert set(tape.gradient(total, inputs).values()) == {None}
+
+
+def test_on_policy_targets_are_n_step_returns():
+    """Espeholt et al., remark 1: with pi = mu and full discounts, vs is the return."""
+    arguments = ratios(log_rhos=np.zeros((5, 2), np.float32))
+    expected, total = [], arguments["bootstrap_value"]
+    for reward, discount in zip(arguments["rewards"][::-1], arguments["discounts"][::-1]):
+        total = reward + discount * total
+        expected.insert(0, total)
+    np.testing.assert_allclose(vtrace.from_importance_weights(**arguments).vs, expected, rtol=1e-5)
+
+
+def test_time_is_the_only_axis_needed():
+    arguments = ratios(batch=1)
+    column = {name: value[..., 0] for name, value in arguments.items()}
+    batched = vtrace.from_importance_weights(**arguments)
+    single = vtrace.from_importance_weights(**column)
+    np.testing.assert_allclose(single.pg_advantages, batched.pg_advantages[:, 0], rtol=1e-6)
+
+
+def test_unknown_shapes():
+    rows, free = tf.TensorSpec([None, None], tf.float32), tf.TensorSpec(None, tf.float32)
+    for spec, bootstrap in ((rows, tf.TensorSpec([None], tf.float32)), (free, free)):
+        fn = tf.function(vtrace.from_importance_weights, input_signature=[spec] * 4 + [bootstrap])
+        for num_steps in (1, 5, 17):
+            arguments = ratios(num_steps)
+            expected = vtrace.from_importance_weights(**arguments)
+            for actual, wanted in zip(fn(*arguments.values()), expected):
+                np.testing.assert_allclose(actual, wanted, rtol=1e-5)
+
+
+def test_arrays_of_double_precision_become_float32():
+    arguments = {name: value.astype(np.float64) for name, value in ratios().items()}
+    assert vtrace.from_importance_weights(**arguments).vs.dtype == tf.float32
+
+
+def test_tensors_keep_double_precision():
+    arguments = {name: tf.constant(value, tf.float64) for name, value in ratios().items()}
+    arguments["rewards"] = arguments["rewards"].numpy()
+    assert vtrace.from_importance_weights(**arguments).vs.dtype == tf.float64
+
+
+def test_thresholds_may_be_tensors():
+    limit = tf.function(
+        lambda limit: vtrace.from_importance_weights(**ratios(), clip_rho_threshold=limit).vs
+    )
+    expected = vtrace.from_importance_weights(**ratios(), clip_rho_threshold=0.5).vs
+    np.testing.assert_allclose(limit(tf.constant(0.5)), expected, rtol=1e-6)
+
+
+def test_positional_order_of_the_original():
+    """`dist_class` and `model` come after the bootstrap value, then the thresholds."""
+    multi = logits_arguments()
+    single = [multi[name][0] for name in LOGIT_LISTS] + [multi[name] for name in RATIO_ARGS[1:]]
+    result = vtrace.from_logits(*single, tfd.Categorical, object(), 0.5, 0.7)
+    recorded = multi["rewards"]
+    given = vtrace.multi_from_logits(*multi.values(), tfd.Categorical, None, recorded, 0.5, 0.7)
+    again = vtrace.from_importance_weights(
+        result.log_rhos, *single[3:], clip_rho_threshold=0.5, clip_pg_rho_threshold=0.7
+    )
+    np.testing.assert_allclose(result.vs, again.vs, rtol=1e-6)
+    np.testing.assert_array_equal(given.behaviour_action_log_probs[0], recorded)
+
+
+def test_recorded_log_probs_may_be_a_list():
+    recorded = np.full((5, 2), -0.5, np.float32)
+    plain = vtrace.multi_from_logits(**logits_arguments(behaviour_action_log_probs=recorded))
+    listed = vtrace.multi_from_logits(**logits_arguments(behaviour_action_log_probs=[recorded]))
+    np.testing.assert_array_equal(plain.vs, listed.vs)
+    np.testing.assert_array_equal(listed.behaviour_action_log_probs[0], recorded)
+
+
+def diagonal_normal(parameters):
+    mean, log_scale = tf.split(parameters, 2, axis=-1)
+    return tfd.MultivariateNormalDiag(mean, tf.exp(log_scale))
+
+
+def test_continuous_actions():
+    actions = np.random.default_rng(1).normal(size=(5, 2, 2)).astype(np.float32)
+    behaviour, target = np.zeros((2, 5, 2, 4), np.float32)
+    target[..., :2] = 0.5
+    arguments = logits_arguments(
+        behaviour_policy_logits=[behaviour], target_policy_logits=[target], actions=[actions]
+    )
+    result = vtrace.multi_from_logits(**arguments, dist_class=diagonal_normal)
+    expected = np.sum(0.5 * actions**2 - 0.5 * (actions - 0.5) ** 2, axis=-1)
+    np.testing.assert_allclose(result.log_rhos, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_extra_axis_in_logits():
+    arguments = logits_arguments()
+    wide = {
+        name: [np.stack([x, x], axis=2) for x in value]
+        if isinstance(value, list)
+        else np.stack([value, value], axis=-1)
+        for name, value in arguments.items()
+    }
+    narrow, result = vtrace.multi_from_logits(**arguments), vtrace.multi_from_logits(**wide)
+    for column in (0, 1):
+        np.testing.assert_allclose(result.vs[..., column], narrow.vs, rtol=1e-6)
+
+
+def test_none_switches_clipping_off_in_td_error():
+    rng = np.random.default_rng(0)
+    arguments = {name: rng.uniform(0.5, 3, (4, 2)).astype(np.float32) for name in TD_ARGS}
+    none = vtrace.td_error_and_advantage(
+        **arguments, clip_rho_threshold=None, clip_pg_rho_threshold=None
+    )
+    high = vtrace.td_error_and_advantage(
+        **arguments, clip_rho_threshold=100.0, clip_pg_rho_threshold=100.0
+    )
+    low = vtrace.td_error_and_advantage(**arguments)
+    for a, b, c in zip(none, high, low):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+        assert not np.allclose(a, c)
+
+
+# ---- Errors ----
+
+F32 = np.float32
+BAD_RATIOS = {
+    "rank": ({"rewards": np.ones((5, 2, 1), F32)}, ValueError, r"rewards has shape \(5, 2, 1\)"),
+    "batch": ({"values": np.ones((5, 3), F32)}, ValueError, r"values has shape \(5, 3\)"),
+    "time": ({"discounts": np.ones((4, 2), F32)}, ValueError, r"discounts has shape \(4, 2\)"),
+    "column": ({"rewards": np.ones((5, 1), F32)}, ValueError, r"rewards has shape \(5, 1\)"),
+    "bootstrap": ({"bootstrap_value": np.ones((5, 2), F32)}, ValueError, "must have \\(2,\\)"),
+    "integer": ({"rewards": np.ones((5, 2), np.int32)}, TypeError, "rewards is int32"),
+    "dtypes": (
+        {"log_rhos": tf.ones((5, 2)), "values": tf.ones((5, 2), tf.float64)},
+        TypeError,
+        "values is float64, but log_rhos is float32",
+    ),
+    "none": ({"bootstrap_value": None}, TypeError, "bootstrap_value is a NoneType"),
+    "negative": ({"clip_rho_threshold": -1.0}, ValueError, "clip_rho_threshold is -1"),
+    "nan": ({"clip_pg_rho_threshold": np.nan}, ValueError, "clip_pg_rho_threshold is nan"),
+    "vector": ({"clip_rho_threshold": [1.0, 2.0]}, ValueError, "clip_rho_threshold has shape"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_RATIOS)
+@pytest.mark.parametrize("wrap", [lambda fn: fn, tf.function], ids=["eager", "graph"])
+def test_bad_ratios(name, wrap):
+    changes, error, message = BAD_RATIOS[name]
+    with pytest.raises(error, match=message):
+        wrap(lambda: vtrace.from_importance_weights(**ratios(**changes)))()
+
+
+def test_no_time_step():
+    with pytest.raises(ValueError, match="at least one step"):
+        vtrace.from_importance_weights(**ratios(num_steps=0))
+
+
+def test_no_time_axis():
+    scalars = dict.fromkeys(RATIO_ARGS, 0.5)
+    with pytest.raises(ValueError, match="need a time axis"):
+        vtrace.from_importance_weights(**scalars)
+
+
+LOGITS = np.ones((5, 2, 3), F32)
+BAD_LOGITS = {
+    "no list": ({"actions": np.ones((5, 2), np.int32)}, TypeError, "actions is a ndarray"),
+    "lengths": ({"target_policy_logits": [LOGITS, LOGITS]}, ValueError, "lengths are"),
+    "no head": (dict.fromkeys(LOGIT_LISTS, []), ValueError, "lengths are"),
+    "integer": ({"target_policy_logits": [LOGITS.astype(int)]}, TypeError, "is int64"),
+    "actions": ({"actions": [np.ones((5, 2, 1), np.int32)]}, ValueError, r"shape \(5, 2, 1\)"),
+    "behaviour": ({"behaviour_policy_logits": [LOGITS[:4]]}, ValueError, r"shape \(5, 2\), but"),
+    "both": (
+        {
+            "behaviour_policy_logits": [LOGITS[:, :1]],
+            "target_policy_logits": [LOGITS[:, :1]],
+            "actions": [np.ones((5, 1), np.int32)],
+        },
+        ValueError,
+        "for head 0 has shape",
+    ),
+    "no distribution": ({"dist_class": lambda logits: logits}, TypeError, "tfp distribution"),
+    "event": (
+        {"dist_class": lambda x: tfd.Normal(x, 1.0), "actions": [LOGITS]},
+        ValueError,
+        "tfp.distributions.Independent",
+    ),
+    "recorded": ({"behaviour_action_log_probs": LOGITS}, ValueError, "behaviour_action_log_probs"),
+    "two recorded": (
+        {"behaviour_action_log_probs": [LOGITS[..., 0], LOGITS[..., 0]]},
+        ValueError,
+        "has 2 entries",
+    ),
+    "threshold": ({"clip_rho_threshold": -0.5}, ValueError, "at least 0"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_LOGITS)
+def test_bad_logits(name):
+    changes, error, message = BAD_LOGITS[name]
+    with pytest.raises(error, match=message):
+        vtrace.multi_from_logits(**logits_arguments(**changes))
+
+
+BAD_TD = {
+    "shape": ({"v_t": np.ones((5, 2), F32)}, ValueError, r"v_t has shape \(5, 2\)"),
+    "integer": ({"r_t": np.ones((4, 2), int)}, TypeError, "r_t is int64"),
+    "lambda": ({"lambda_": 1.5}, ValueError, "lambda_ is 1.5, but must be from 0 to 1"),
+    "vector": ({"lambda_": [0.5, 0.5]}, ValueError, "lambda_ has shape"),
+    "threshold": ({"clip_pg_rho_threshold": -1}, ValueError, "clip_pg_rho_threshold is -1"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TD)
+def test_bad_td_arguments(name):
+    changes, error, message = BAD_TD[name]
+    arguments = {**{k: np.ones((4, 2), F32) for k in TD_ARGS}, **changes}
+    with pytest.raises(error, match=message):
+        vtrace.td_error_and_advantage(**arguments)

@@ -1,0 +1,148 @@
+"""Argument checks that all ops share.
+
+They look at dtypes and static shapes only, so they run while a function is
+traced and cost nothing afterwards. What is not known at trace time is not
+checked.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import tensorflow as tf
+
+
+def float_tensors(**arguments: Any) -> list[tf.Tensor]:
+    """Converts the arguments to tensors of one floating-point dtype, in the order given.
+
+    The first argument that is a tensor already decides the dtype; without any, it
+    is float32. Arrays and numbers are cast to it, tensors never are: a tensor of
+    another dtype is more likely a mistake than a wish.
+
+    Args:
+      **arguments: tensors, arrays or numbers of any shape.
+
+    Raises:
+      TypeError: an argument is no tensor, is not of a floating-point dtype, or the
+        dtypes of two tensors differ.
+    """
+    tensors = {name: _float_tensor(name, value) for name, value in arguments.items()}
+    fixed = [name for name, value in arguments.items() if tf.is_tensor(value)]
+    dtype = tensors[fixed[0]].dtype if fixed else tf.float32
+    for name in fixed:
+        if tensors[name].dtype != dtype:
+            raise TypeError(
+                f"{name} is {tensors[name].dtype.name}, but {fixed[0]} is {dtype.name}: "
+                f"use tf.cast to give both the same dtype."
+            )
+    return [tf.cast(tensor, dtype) for tensor in tensors.values()]
+
+
+def common_shape(**tensors: tf.Tensor) -> tf.TensorShape:
+    """The static shape that all `tensors` share, time being axis 0.
+
+    Raises:
+      ValueError: two shapes differ, or there is no time axis, or it has no step.
+    """
+    names = list(tensors)
+    shape = tf.TensorShape(None)
+    for name, tensor in tensors.items():
+        if not shape.is_compatible_with(tensor.shape):
+            raise ValueError(
+                f"{name} has shape {tensor.shape}, but {', '.join(names[: names.index(name)])} "
+                f"{shape}: they must have the same shape, [T, B, ...]."
+            )
+        shape = shape.merge_with(tensor.shape)
+    if shape.rank == 0 or (shape.rank and shape[0] == 0):
+        raise ValueError(
+            f"{', '.join(names)} have shape {shape}, but need a time axis (axis 0) "
+            f"with at least one step."
+        )
+    return shape
+
+
+def require_shape(name: str, tensor: tf.Tensor, shape: tf.TensorShape, wanted: str) -> None:
+    """Checks that `tensor` has the static shape `shape`, which the error calls `wanted`.
+
+    Raises:
+      ValueError: it has another shape.
+    """
+    if not tensor.shape.is_compatible_with(shape):
+        raise ValueError(f"{name} has shape {tensor.shape}, but must have {shape}, {wanted}.")
+
+
+def require_integer(name: str, tensor: tf.Tensor) -> None:
+    """Checks that `tensor` holds integers.
+
+    Raises:
+      TypeError: it does not.
+    """
+    if not tensor.dtype.is_integer:
+        raise TypeError(
+            f"{name} is {tensor.dtype.name}, but must hold the indices of actions: pass int32."
+        )
+
+
+def scalar_in_range(
+    name: str, value: Any, dtype: tf.DType, low: float, high: Optional[float] = None
+) -> tf.Tensor:
+    """Converts `value` to a scalar of `dtype`, and checks low <= value <= high if it is known.
+
+    Raises:
+      ValueError: it is not a scalar, or outside the range (NaN counts as outside).
+    """
+    scalar = tf.cast(value, dtype)
+    require_shape(name, scalar, tf.TensorShape([]), "a single number")
+    number = tf.get_static_value(scalar)
+    if number is None or (number >= low and (high is None or number <= high)):
+        return scalar
+    wanted = f"at least {low:g}" if high is None else f"from {low:g} to {high:g}"
+    raise ValueError(f"{name} is {number:g}, but must be {wanted}.")
+
+
+def action_log_prob(name: str, distribution: Any, actions: Any) -> tf.Tensor:
+    """log p(actions), after checking that `actions` fit `distribution` without broadcasting.
+
+    Args:
+      name: what error messages call the distribution.
+      distribution: tfp distribution.
+      actions: tensor of shape batch shape + event shape.
+
+    Returns:
+      Tensor of the distribution's batch shape.
+
+    Raises:
+      TypeError: `distribution` has no `log_prob`.
+      ValueError: the shape of `actions` is another.
+    """
+    if not callable(getattr(distribution, "log_prob", None)):
+        raise TypeError(
+            f"{name} is a {type(distribution).__name__}, but must be a tfp distribution, "
+            f"for instance tfp.distributions.Categorical(logits)."
+        )
+    actions = tf.convert_to_tensor(actions)
+    batch, event = distribution.batch_shape, distribution.event_shape
+    if isinstance(event, tf.TensorShape):  # the event of a joint distribution is a nest
+        require_shape(
+            f"the action of {name}",
+            actions,
+            batch.concatenate(event),
+            f"batch shape {batch} and event shape {event} of the distribution",
+        )
+    return distribution.log_prob(actions)
+
+
+def _float_tensor(name: str, value: Any) -> tf.Tensor:
+    try:
+        tensor = tf.convert_to_tensor(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name} is a {type(value).__name__} that is no tensor: pass a tensor or an array "
+            f"of floats ({error})."
+        ) from error
+    if not tensor.dtype.is_floating:
+        raise TypeError(
+            f"{name} is {tensor.dtype.name}, but must be floating-point: pass float32, or use "
+            f"tf.cast({name}, tf.float32)."
+        )
+    return tensor
