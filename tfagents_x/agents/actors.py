@@ -12,6 +12,7 @@ import tree
 from tfagents_x import core, types
 from tfagents_x.agents import policies
 from tfagents_x.replay import adders
+from tfagents_x.utils import compiled
 
 
 class PolicyActor(core.Actor):
@@ -78,7 +79,7 @@ def _numpy(tensor: tf.Tensor) -> np.ndarray:
 
 
 def _compile(policy: policies.Policy, observation_spec: Any, state: Any) -> Any:
-    """One unbatched step as a concrete function, so that nothing is retraced."""
+    """One unbatched step as one call."""
     first = lambda nested: tree.map_structure(lambda x: x[0], nested)
 
     def step(observation: Any, state: Any, seed: tf.Tensor) -> Any:
@@ -92,4 +93,4 @@ def _compile(policy: policies.Policy, observation_spec: Any, state: Any) -> Any:
         tree.map_structure(as_spec, state),
         tf.TensorSpec([2], tf.int32),
     ]
-    return tf.function(step, input_signature=signature, autograph=False)
+    return compiled.quick(step, signature)

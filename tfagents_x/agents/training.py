@@ -12,7 +12,7 @@ import collections
 import dataclasses
 import pathlib
 import time
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional
 
 import dm_env
 import numpy as np
@@ -76,6 +76,20 @@ class Summary:
     mean_return: float
     window: int
     seconds: float
+
+
+class _AtStep(loggers.Logger):
+    """Writes the steps done so far into each row: the counter only moves between episodes."""
+
+    def __init__(self, to: loggers.Logger, steps: Callable[[], int]):
+        self._to = to
+        self._steps = steps
+
+    def write(self, data: loggers.LoggingData) -> None:
+        self._to.write({**data, "actor_steps": self._steps()})
+
+    def close(self) -> None:
+        self._to.close()
 
 
 class Training:
@@ -156,7 +170,7 @@ class Training:
             self._replay.iterator(builder.table.name, builder.config.batch_size, timeout=0),
             replay=self._replay,
             counter=counting.Counter(self._counter, prefix="learner", time_delta=0.0),
-            logger=self._learner_logger,
+            logger=_AtStep(self._learner_logger, lambda: self._steps),
         )
         actor = builder.make_actor(builder.make_policy(self._network), self._adder, seed)
         self._loop = loop.EnvironmentLoop(
