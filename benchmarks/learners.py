@@ -15,13 +15,14 @@ import multiprocessing
 import os
 import resource
 import time
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable
 
 COLUMNS = ("learner", "B", "T", "first step s", "updates/s", "peak GB", "share of sgemm")
 HIDDEN, FEATURES, ACTIONS = 256, 64, 8
 
 
 def main() -> None:
+    """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("learners", nargs="*", default=["impala", "impala_acme"])
     parser.add_argument("--length", type=int, nargs="*", default=[20, 200])
@@ -38,7 +39,7 @@ def main() -> None:
             print("| " + " | ".join(cells) + " |", flush=True)
 
 
-def measure(name: str, batch: int, length: int, seconds: float) -> Dict[str, Any]:
+def measure(name: str, batch: int, length: int, seconds: float) -> dict[str, Any]:
     """One row of the table, to be run in a fresh process."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     start = time.perf_counter()
@@ -92,7 +93,7 @@ def _impala_flops(batch: int, length: int) -> float:
     return 2.0 * batch * length * (3 * per_step - FEATURES * 4 * HIDDEN)
 
 
-def _impala_parts(batch: int, length: int) -> Tuple[Any, Any, Any]:
+def _impala_parts(batch: int, length: int) -> tuple[Any, Any, Any]:
     import numpy as np
     import sonnet as snt
 
@@ -120,7 +121,7 @@ def _impala_parts(batch: int, length: int) -> Tuple[Any, Any, Any]:
     return network, spec, step
 
 
-def make_impala(batch: int, length: int) -> Tuple[Callable[[], Any], float]:
+def make_impala(batch: int, length: int) -> tuple[Callable[[], Any], float]:
     """Our learner, fed with the same batch again and again."""
     _import()
     import itertools
@@ -142,7 +143,7 @@ def make_impala(batch: int, length: int) -> Tuple[Callable[[], Any], float]:
     return lambda: {k: v.numpy() for k, v in learner.step().items()}, _impala_flops(batch, length)
 
 
-def make_impala_acme(batch: int, length: int) -> Tuple[Callable[[], Any], float]:
+def make_impala_acme(batch: int, length: int) -> tuple[Callable[[], Any], float]:
     """The same update as Acme's TensorFlow learner builds it."""
     tf = _import()
     import sonnet as snt
@@ -155,7 +156,7 @@ def make_impala_acme(batch: int, length: int) -> Tuple[Callable[[], Any], float]
     optimizer = snt.optimizers.Adam(1e-3)
 
     @tf.function
-    def step(data: Any) -> Dict[str, Any]:
+    def step(data: Any) -> dict[str, Any]:
         data = nest.batch_to_sequence(data)
         state = tree.map_structure(lambda x: x[0], data.extras["core_state"])
         with tf.GradientTape() as tape:
@@ -170,7 +171,7 @@ def make_impala_acme(batch: int, length: int) -> Tuple[Callable[[], Any], float]
     return lambda: {k: v.numpy() for k, v in step(tensors).items()}, _impala_flops(batch, length)
 
 
-def _acme_loss(tf: Any, logits: Any, values: Any, data: Any) -> Tuple[Any, Dict[str, Any]]:
+def _acme_loss(tf: Any, logits: Any, values: Any, data: Any) -> tuple[Any, dict[str, Any]]:
     actions, discounts, rewards = data.action[:-1], 0.99 * data.discount[:-1], data.reward[:-1]
     log_prob = lambda x: -tf.nn.sparse_softmax_cross_entropy_with_logits(actions, x[:-1])
     rhos = tf.minimum(1.0, tf.exp(log_prob(logits) - log_prob(data.extras["logits"])))

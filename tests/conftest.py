@@ -7,7 +7,7 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
-import tensorflow as tf  # noqa: E402
+import tensorflow as tf
 
 # Replicas need devices of their own, and those can only be made before TensorFlow
 # starts. The first of the two is where everything else runs.

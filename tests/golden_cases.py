@@ -32,7 +32,7 @@ class Case(dict):
         return self.get(key)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _load(file: str) -> dict[str, np.ndarray]:
     with np.load(_FOLDER / f"{file}.npz", allow_pickle=False) as data:
         return dict(data)
@@ -63,7 +63,9 @@ def ids(case: Case) -> str:
     return case.name
 
 
-def assert_close(actual: Any, expected: Any, rtol: float, atol: float, scaled: bool = False) -> None:
+def assert_close(
+    actual: Any, expected: Any, rtol: float, atol: float, scaled: bool = False
+) -> None:
     """`np.testing.assert_allclose`, with `atol` scaled by max(1, largest magnitude) if `scaled`."""
     expected = np.asarray(expected)
     if scaled:

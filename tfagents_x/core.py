@@ -8,7 +8,8 @@ and take it back.
 from __future__ import annotations
 
 import abc
-from typing import Generic, Mapping, Optional, Sequence, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Generic, Optional, TypeVar
 
 import dm_env
 import numpy as np

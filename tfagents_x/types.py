@@ -6,7 +6,8 @@ it without either.
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple, Sequence, Union
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 

@@ -49,9 +49,7 @@ def test_two_replicas_equal_one(kind, jit):
 
 def test_datasets_are_distributed_like_iterators():
     expected, expected_metrics = reference()
-    signature = tree.map_structure(
-        lambda x: tf.TensorSpec(x.shape, x.dtype), next(toy.samples(1))
-    )
+    signature = tree.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), next(toy.samples(1)))
     for strategy in (None, strategies.mirrored()):
         dataset = tf.data.Dataset.from_generator(
             lambda: toy.samples(STEPS), output_signature=signature
@@ -98,7 +96,8 @@ def test_eager_equals_graph():
 def test_minibatches(replicas):
     """Two SGD steps on halves are two updates; their metrics are averaged."""
     whole = next(toy.samples(1))
-    halves = [tree.map_structure(lambda x: x[i : i + 4], whole) for i in (0, 4)]
+    rows = lambda start: tree.map_structure(lambda x: x[start : start + 4], whole)
+    halves = [rows(0), rows(4)]
     expected = toy.ToyLearner(iter(halves), copy=COPY)
     metrics = run(expected, 2)
     if replicas == 2:
@@ -269,7 +268,9 @@ def test_variables_outside_the_scope_are_refused():
         def _layer(index):
             return made[index]
 
-    with pytest.raises(ValueError, match=r"online .*outside the scope of the MirroredStrategy.*with"):
+    with pytest.raises(
+        ValueError, match=r"online .*outside the scope of the MirroredStrategy.*with"
+    ):
         Outside(toy.samples(1), strategy)
 
 

@@ -14,9 +14,11 @@ FEATURES = 3
 
 
 class ToyLearner(base.Learner):
-    """Fits a linear layer; reports each item's error, and regresses a second layer on the target."""
+    """Fits a linear layer, reports each item's error, regresses another layer on the target."""
 
-    def __init__(self, dataset, strategy=None, copy=None, learning_rate=0.1, max_norm=None, **kwargs):
+    def __init__(
+        self, dataset, strategy=None, copy=None, learning_rate=0.1, max_norm=None, **kwargs
+    ):
         with distribute.scope(strategy):
             self.online, self.target, self.other = (self._layer(i) for i in range(3))
             trained = {

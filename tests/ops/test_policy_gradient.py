@@ -23,7 +23,7 @@ def cases(function):
 def check(case, mode, fn, total="loss", atol=1e-5, scaled=False, skip=()):
     """Compares all outputs of `fn`, and the gradients of the sum of output `total`."""
     inputs = {k: v for k, v in case.under("in").items() if k not in skip}
-    outputs, gradients = modes.run(mode, modes.with_gradients(fn, {"grad": [total]}), inputs)
+    outputs, gradients = modes.run(mode, fn, inputs)
     compared = set()
     for key, expected in case.under("out").items():
         section, _, argument = key.partition(".")
@@ -39,36 +39,50 @@ def check(case, mode, fn, total="loss", atol=1e-5, scaled=False, skip=()):
 
 # ---- From logits (rlax) ----
 
+of_loss = modes.with_gradients(grad=["loss"])
+
+
+@of_loss
+def policy_gradient_loss(**inputs):
+    loss = pg.policy_gradient_loss(**inputs)
+    return {"loss": loss, "mean_loss": tf.reduce_mean(loss)}
+
+
+@of_loss
+def policy_gradient_loss_through_advantages(**inputs):
+    loss = pg.policy_gradient_loss(**inputs, use_stop_gradient=False)
+    return {"loss": loss, "mean_loss": tf.reduce_mean(loss)}
+
 
 @modes.all_modes
 @cases("policy_gradient_loss")
 def test_policy_gradient_loss(case, mode):
-    stop = bool(case["in.use_stop_gradient"])
-
-    def fn(**inputs):
-        loss = pg.policy_gradient_loss(**inputs, use_stop_gradient=stop)
-        return {"loss": loss, "mean_loss": tf.reduce_mean(loss)}
-
+    stop = case["in.use_stop_gradient"]
+    fn = policy_gradient_loss if stop else policy_gradient_loss_through_advantages
     check(case, mode, fn, skip=["use_stop_gradient"])
+
+
+@of_loss
+def entropy_loss(**inputs):
+    loss = pg.entropy_loss(**inputs)
+    return {"loss": loss, "mean_loss": tf.reduce_mean(loss)}
 
 
 @modes.all_modes
 @cases("entropy_loss")
 def test_entropy_loss(case, mode):
-    def fn(**inputs):
-        loss = pg.entropy_loss(**inputs)
-        return {"loss": loss, "mean_loss": tf.reduce_mean(loss)}
+    check(case, mode, entropy_loss)
 
-    check(case, mode, fn)
+
+@modes.with_gradients(grad=["ratios"])
+def ratios(**inputs):
+    return {"ratios": pg.categorical_importance_sampling_ratios(**inputs)}
 
 
 @modes.all_modes
 @cases("categorical_importance_sampling_ratios")
 def test_importance_sampling_ratios(case, mode):
-    def fn(**inputs):
-        return {"ratios": pg.categorical_importance_sampling_ratios(**inputs)}
-
-    check(case, mode, fn, total="ratios", scaled=True)
+    check(case, mode, ratios, total="ratios", scaled=True)
 
 
 # ---- From distributions (TRFL) ----
@@ -78,76 +92,87 @@ def heads_of(inputs, name):
     return [inputs[k] for k in sorted(inputs) if k.startswith(f"{name}.")]
 
 
+@of_loss
+def policy_gradient(logits, actions, action_values):
+    return {"loss": pg.policy_gradient(tfd.Categorical(logits), actions, action_values)}
+
+
 @modes.all_modes
 @cases("policy_gradient")
 def test_policy_gradient(case, mode):
-    def fn(logits, actions, action_values):
-        return {"loss": pg.policy_gradient(tfd.Categorical(logits), actions, action_values)}
+    check(case, mode, policy_gradient)
 
-    check(case, mode, fn)
+
+@of_loss
+def sequence_policy_gradient_loss(action_values, **inputs):
+    policies = [tfd.Categorical(logits) for logits in heads_of(inputs, "logits")]
+    actions = heads_of(inputs, "actions")
+    return {"loss": pg.sequence_policy_gradient_loss(policies, actions, action_values)}
 
 
 @modes.all_modes
 @cases("sequence_policy_gradient_loss")
 def test_sequence_policy_gradient_loss(case, mode):
-    def fn(action_values, **inputs):
-        policies = [tfd.Categorical(logits) for logits in heads_of(inputs, "logits")]
-        actions = heads_of(inputs, "actions")
-        return {"loss": pg.sequence_policy_gradient_loss(policies, actions, action_values)}
+    check(case, mode, sequence_policy_gradient_loss, atol=2e-5)
 
-    check(case, mode, fn, atol=2e-5)
+
+@of_loss
+def policy_entropy_loss(scale=None, **inputs):
+    policies = [tfd.Categorical(logits) for logits in heads_of(inputs, "logits")]
+    scale_op = None if scale is None else lambda _: scale
+    return pg.policy_entropy_loss(policies, scale_op)._asdict()
 
 
 @modes.all_modes
 @cases("policy_entropy_loss")
 def test_policy_entropy_loss(case, mode):
-    scale = case.optional("in.scale")
-
-    def fn(**inputs):
-        policies = [tfd.Categorical(logits) for logits in heads_of(inputs, "logits")]
-        result = pg.policy_entropy_loss(policies, None if scale is None else lambda _: scale)
-        return result._asdict()
-
-    check(case, mode, fn, skip=["scale"])
+    check(case, mode, policy_entropy_loss)
 
 
 # ---- Everything together ----
+
+
+@of_loss
+def impala_loss(
+    logits,
+    values,
+    behaviour_logits,
+    actions,
+    rewards,
+    discounts,
+    discount,
+    baseline_cost,
+    entropy_cost,
+    max_abs_reward=None,
+):
+    if max_abs_reward is not None:
+        rewards = tf.clip_by_value(rewards, -max_abs_reward, max_abs_reward)
+    policy, behaviour, a_t = logits[:, :-1], behaviour_logits[:, :-1], actions[:, :-1]
+    rhos = pg.categorical_importance_sampling_ratios(policy, behaviour, a_t)
+    targets = vtrace.from_importance_weights(
+        tf.transpose(tf.math.log(rhos)),
+        discounts=tf.transpose(discounts * discount)[:-1],
+        rewards=tf.transpose(rewards)[:-1],
+        values=tf.transpose(values)[:-1],
+        bootstrap_value=values[:, -1],
+    )
+    vs, advantages = (tf.transpose(x) for x in targets)
+    ones = tf.ones_like(advantages)
+    losses = {
+        "policy_loss": tf.reduce_mean(pg.policy_gradient_loss(policy, a_t, advantages, ones)),
+        "critic_loss": baseline_cost * tf.reduce_mean((vs - values[:, :-1]) ** 2),
+        "entropy": tf.reduce_mean(pg.entropy_loss(policy, ones)),
+    }
+    losses["entropy_loss"] = entropy_cost * losses["entropy"]
+    total = losses["policy_loss"] + losses["critic_loss"] + losses["entropy_loss"]
+    return {"loss": total, **losses}
 
 
 @modes.all_modes
 @cases("impala_loss")
 def test_impala_loss_put_together(case, mode):
     """The ops, composed as IMPALA's loss composes them, give the loss of Acme."""
-    config = {k: case[f"in.{k}"] for k in ("discount", "baseline_cost", "entropy_cost")}
-    limit = case.optional("in.max_abs_reward")
-
-    def fn(logits, values, behaviour_logits, actions, rewards, discounts):
-        if limit is not None:
-            rewards = tf.clip_by_value(rewards, -limit, limit)
-        time_major = [
-            tf.transpose(x)[:-1] for x in (rewards, discounts * config["discount"], values)
-        ]
-        policy, behaviour, a_t = logits[:, :-1], behaviour_logits[:, :-1], actions[:, :-1]
-        rhos = pg.categorical_importance_sampling_ratios(policy, behaviour, a_t)
-        targets = vtrace.from_importance_weights(
-            tf.transpose(tf.math.log(rhos)),
-            discounts=time_major[1],
-            rewards=time_major[0],
-            values=time_major[2],
-            bootstrap_value=values[:, -1],
-        )
-        vs, advantages = (tf.transpose(x) for x in targets)
-        ones = tf.ones_like(advantages)
-        losses = {
-            "policy_loss": tf.reduce_mean(pg.policy_gradient_loss(policy, a_t, advantages, ones)),
-            "critic_loss": config["baseline_cost"] * tf.reduce_mean((vs - values[:, :-1]) ** 2),
-            "entropy": tf.reduce_mean(pg.entropy_loss(policy, ones)),
-        }
-        losses["entropy_loss"] = config["entropy_cost"] * losses["entropy"]
-        total = losses["policy_loss"] + losses["critic_loss"] + losses["entropy_loss"]
-        return {"loss": total, **losses}
-
-    check(case, mode, fn, skip=[*config, "max_abs_reward"])
+    check(case, mode, impala_loss)
 
 
 # ---- Further properties ----
@@ -179,10 +204,7 @@ def test_weight_zero_hides_a_ruled_out_action(mode):
     inputs = sequence()
     inputs["logits_t"][2, inputs["a_t"][2]] = -np.inf
     inputs["w_t"][2] = 0.0
-    fn = modes.with_gradients(
-        lambda **kw: {"loss": pg.policy_gradient_loss(**kw)}, {"grad": ["loss"]}
-    )
-    outputs, gradients = modes.run(mode, fn, inputs)
+    outputs, gradients = modes.run(mode, policy_gradient_loss, inputs)
     assert np.isfinite(outputs["loss"])
     assert np.isfinite(gradients["grad"]["logits_t"]).all()
 

@@ -28,7 +28,7 @@ def written_out(deltas, decays, final):
 
 
 @modes.all_modes
-@pytest.mark.parametrize("num_steps", [1, 2, 3, 4, 5, 7, 8, 9, 31, 100])
+@pytest.mark.parametrize("num_steps", [1, 2, 3, 4, 7, 8, 100])
 def test_values(num_steps, mode):
     inputs = data(num_steps, 3, 2)
     inputs["final"] = inputs["final"].astype(np.float32)
@@ -54,27 +54,27 @@ def unrolled(deltas, decays, final):
 
 
 @modes.all_modes
-@pytest.mark.parametrize("num_steps", [1, 2, 5, 8, 13])
+@pytest.mark.parametrize("num_steps", [1, 2, 7])
 def test_gradients(num_steps, mode):
     inputs = data(num_steps, 3, dtype=np.float64)
     weights = np.random.default_rng(7).normal(size=(num_steps, 3))
 
-    def weighted(fn):
-        return lambda **kw: {"sum": weights * tf.square(fn(**kw))}
+    def gradients(fn, mode):
+        def weighted(**kw):
+            return {"sum": weights * tf.square(fn(**kw))}
 
-    found = {}
-    for name, fn in (("scan", scan.backward_scan), ("unrolled", unrolled)):
-        fn = modes.with_gradients(weighted(fn), {"grad": ["sum"]})
-        found[name] = modes.run(mode, fn, inputs)[1]["grad"]
+        return modes.run(mode, modes.with_gradients(grad=["sum"])(weighted), inputs)[1]["grad"]
+
+    actual, expected = gradients(scan.backward_scan, mode), gradients(unrolled, "eager")
     for name in inputs:
-        np.testing.assert_allclose(found["scan"][name], found["unrolled"][name], rtol=1e-9)
+        np.testing.assert_allclose(actual[name], expected[name], rtol=1e-9, atol=1e-12)
 
 
 @modes.all_modes
 def test_second_derivatives(mode):
     inputs = data(6, 2, dtype=np.float64)
 
-    def hessian_sum(fn):
+    def hessian_sum(fn, mode):
         def wrapped(deltas, decays, final):
             with tf.GradientTape() as outer:
                 outer.watch([deltas, decays, final])
@@ -86,8 +86,9 @@ def test_second_derivatives(mode):
 
         return modes.run(mode, wrapped, inputs)
 
-    for actual, expected in zip(hessian_sum(scan.backward_scan), hessian_sum(unrolled)):
-        np.testing.assert_allclose(actual, expected, rtol=1e-9)
+    actual, expected = hessian_sum(scan.backward_scan, mode), hessian_sum(unrolled, "eager")
+    for one, other in zip(actual, expected):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
 def test_long_sequences_keep_their_precision():
@@ -107,13 +108,17 @@ def test_broken_steps_stay_in_their_past():
 
 
 def num_nodes(fn, num_steps):
-    """Nodes of the traced graph, and of all functions in it."""
-    shapes = [tf.TensorSpec([num_steps, 2], tf.float32)] * 4 + [tf.TensorSpec([2], tf.float32)]
+    """Nodes of the traced graph, and of all functions in it.
+
+    The batch is large because TensorFlow writes small zeros as one node, larger as two.
+    """
+    shapes = [tf.TensorSpec([num_steps, 64], tf.float32)] * 4 + [tf.TensorSpec([64], tf.float32)]
     graph = tf.function(fn).get_concrete_function(*shapes).graph.as_graph_def()
     return len(graph.node) + sum(len(f.node_def) for f in graph.library.function)
 
 
-def td_gradients(v_tm1, v_t, r_t, discount_t, _):
+def td_gradients(v_tm1, v_t, r_t, discount_t, final):
+    del final
     arguments = [v_tm1, v_t, r_t, discount_t]
     with tf.GradientTape() as tape:
         tape.watch(arguments)

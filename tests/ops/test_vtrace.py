@@ -22,11 +22,6 @@ def cases(function):
     return pytest.mark.parametrize("case", found, ids=golden_cases.ids)
 
 
-def thresholds(case):
-    names = ("clip_rho_threshold", "clip_pg_rho_threshold")
-    return {name: case.optional(f"in.{name}") for name in names}
-
-
 def assert_values(actual, expected):
     golden_cases.assert_close(actual, expected, rtol=1e-5, atol=1e-5, scaled=True)
 
@@ -36,105 +31,114 @@ def assert_gradients(actual, expected):
     golden_cases.assert_close(actual, expected, rtol=1e-4, atol=1e-4, scaled=True)
 
 
+def clipped(fn):
+    """`fn` where a threshold that is not given means none, as in the golden files."""
+
+    def wrapped(*args, clip_rho_threshold=None, clip_pg_rho_threshold=None, **inputs):
+        return fn(
+            *args,
+            **inputs,
+            clip_rho_threshold=clip_rho_threshold,
+            clip_pg_rho_threshold=clip_pg_rho_threshold,
+        )
+
+    return wrapped
+
+
 # ---- Golden values ----
+
+from_ratios = clipped(vtrace.from_importance_weights)
 
 
 @modes.all_modes
 @cases("from_importance_weights")
 def test_from_importance_weights(case, mode):
-    def fn(**inputs):
-        return vtrace.from_importance_weights(**inputs, **thresholds(case))
-
-    result = modes.run(mode, fn, {name: case[f"in.{name}"] for name in RATIO_ARGS})
+    result = modes.run(mode, from_ratios, case.under("in"))
     assert_values(result.vs, case["out.vs"])
     assert_values(result.pg_advantages, case["out.pg_advantages"])
 
 
-LOGIT_LISTS = ("behaviour_policy_logits", "target_policy_logits", "actions")
-
-
-def heads_of(inputs, name):
-    return [inputs[f"{name}.{i}"] for i in range(len([k for k in inputs if k.startswith(name)]))]
-
-
-def run_multi(case, mode):
-    """Outputs and gradients of `multi_from_logits`; single tensors count as head 0."""
-
-    def fn(**inputs):
-        recorded = inputs.get("behaviour_action_log_probs.0")
-        result = vtrace.multi_from_logits(
-            *(heads_of(inputs, name) for name in LOGIT_LISTS),
-            *(inputs[name] for name in RATIO_ARGS[1:]),
-            behaviour_action_log_probs=recorded,
-            **thresholds(case),
-        )
-        flat = {"vs": result.vs, "pg_advantages": result.pg_advantages, "log_rhos": result.log_rhos}
-        for i, log_prob in enumerate(result.target_action_log_probs):
-            flat[f"target_action_log_probs.{i}"] = log_prob
-            flat[f"behaviour_action_log_probs.{i}"] = result.behaviour_action_log_probs[i]
-            flat[f"pg_loss.{i}"] = -log_prob * result.pg_advantages
-        return flat
-
-    inputs = {k: v for k, v in case.under("in").items() if "threshold" not in k}
-    for name in LOGIT_LISTS:
-        if name in inputs:
-            inputs[f"{name}.0"] = inputs.pop(name)
-    heads = range(len(heads_of(inputs, "actions")))
-    everything = ["vs", "pg_advantages", "log_rhos"]
-    everything += [f"target_action_log_probs.{i}" for i in heads]
-    sums = {"grad": everything, "grad_pg_loss": [f"pg_loss.{i}" for i in heads]}
-    return modes.run(mode, modes.with_gradients(fn, sums), inputs)
-
-
-@modes.all_modes
-@cases("multi_from_logits")
-def test_multi_from_logits(case, mode):
-    outputs, gradients = run_multi(case, mode)
-    compared = 0
-    for key, expected in case.under("out").items():
-        field, _, rest = key.partition(".")
-        if field.startswith("grad"):
-            assert_gradients(gradients[field][rest], expected)
-        else:
-            assert_values(outputs[key], expected)
-        compared += 1
-    assert compared >= 7
+@modes.with_gradients(
+    grad=["vs", "pg_advantages", "log_rhos", "target_action_log_probs"], grad_pg_loss=["pg_loss"]
+)
+def single_head(**inputs):
+    result = clipped(vtrace.from_logits)(**inputs)
+    return {**result._asdict(), "pg_loss": -result.target_action_log_probs * result.pg_advantages}
 
 
 @modes.all_modes
 @cases("from_logits")
 def test_from_logits(case, mode):
-    def fn(**inputs):
-        result = vtrace.from_logits(**inputs, **thresholds(case))
-        return {**result._asdict(), "pg_loss": -result.target_action_log_probs * result.pg_advantages}
-
-    fields = ["vs", "pg_advantages", "log_rhos", "target_action_log_probs"]
-    fn = modes.with_gradients(fn, {"grad": fields, "grad_pg_loss": ["pg_loss"]})
-    inputs = {k: v for k, v in case.under("in").items() if "threshold" not in k}
-    outputs, gradients = modes.run(mode, fn, inputs)
-    for field in [*fields, "behaviour_action_log_probs"]:
+    outputs, gradients = modes.run(mode, single_head, case.under("in"))
+    for field in vtrace.VTraceFromLogitsReturns._fields:
         assert_values(outputs[field], case[f"out.{field}"])
     for name, found in gradients.items():
         expected = case[f"out.{name}.target_policy_logits"]
         assert_gradients(found["target_policy_logits"], expected)
 
 
+LOGIT_LISTS = ("behaviour_policy_logits", "target_policy_logits", "actions")
+
+
+@modes.with_gradients(
+    grad=["vs", "pg_advantages", "log_rhos", "all_log_probs"], grad_pg_loss=["pg_loss"]
+)
+def several_heads(**inputs):
+    lists = {name: [] for name in (*LOGIT_LISTS, "behaviour_action_log_probs")}
+    for key in sorted(key for key in inputs if "." in key):
+        lists[key.partition(".")[0]].append(inputs.pop(key))
+    lists["behaviour_action_log_probs"] = lists["behaviour_action_log_probs"] or None
+    result = clipped(vtrace.multi_from_logits)(**lists, **inputs)
+    outputs = {name: getattr(result, name) for name in ("vs", "pg_advantages", "log_rhos")}
+    for i, log_prob in enumerate(result.target_action_log_probs):
+        outputs[f"target_action_log_probs.{i}"] = log_prob
+        outputs[f"behaviour_action_log_probs.{i}"] = result.behaviour_action_log_probs[i]
+    outputs["all_log_probs"] = tf.add_n(result.target_action_log_probs)
+    outputs["pg_loss"] = -outputs["all_log_probs"] * result.pg_advantages
+    return outputs
+
+
+@modes.all_modes
+@cases("multi_from_logits")
+def test_multi_from_logits(case, mode):
+    outputs, gradients = modes.run(mode, several_heads, case.under("in"))
+    expected = case.under("out")
+    assert len(expected) == 3 + 4 * len(case.leaves("in.actions"))
+    for key, value in expected.items():
+        section, _, argument = key.partition(".")
+        if section.startswith("grad"):
+            assert_gradients(gradients[section][argument], value)
+        else:
+            assert_values(outputs[key], value)
+
+
+def td_outputs(stop_target_gradients):
+    @modes.with_gradients(
+        grad=["errors", "pg_advantage", "q_estimate"],
+        grad_errors=["errors"],
+        grad_pg_advantage=["pg_advantage"],
+    )
+    def fn(**inputs):
+        result = vtrace.td_error_and_advantage(
+            **inputs, stop_target_gradients=stop_target_gradients
+        )
+        return result._asdict()
+
+    return fn
+
+
+TD_OUTPUTS = {stop: td_outputs(stop) for stop in (True, False)}
+
+
 @modes.all_modes
 @cases("td_error_and_advantage")
 def test_td_error_and_advantage(case, mode):
-    options = {k: v for k, v in case.under("in").items() if k not in TD_ARGS}
-    stop = bool(options.pop("stop_target_gradients"))
-
-    def fn(**inputs):
-        result = vtrace.td_error_and_advantage(**inputs, **options, stop_target_gradients=stop)
-        return result._asdict()
-
-    fields = vtrace.VTraceOutput._fields
-    sums = {"grad": fields, **{f"grad_{field}": [field] for field in fields[:2]}}
-    inputs = {name: case[f"in.{name}"] for name in TD_ARGS}
-    outputs, gradients = modes.run(mode, modes.with_gradients(fn, sums), inputs)
-    for field in fields:
+    inputs = case.under("in")
+    fn = TD_OUTPUTS[bool(inputs.pop("stop_target_gradients"))]
+    outputs, gradients = modes.run(mode, fn, inputs)
+    for field in vtrace.VTraceOutput._fields:
         assert_values(outputs[field], case[f"out.{field}"])
+    assert len(case.under("out.grad")) == len(TD_ARGS)
     for name, found in gradients.items():
         for argument, expected in case.under(f"out.{name}").items():
             assert_gradients(found[argument], expected)
@@ -337,7 +341,7 @@ LOGITS = np.ones((5, 2, 3), F32)
 BAD_LOGITS = {
     "no list": ({"actions": np.ones((5, 2), np.int32)}, TypeError, "actions is a ndarray"),
     "lengths": ({"target_policy_logits": [LOGITS, LOGITS]}, ValueError, "lengths are"),
-    "no head": (dict.fromkeys(LOGIT_LISTS, []), ValueError, "lengths are"),
+    "no head": ({key: [] for key in LOGIT_LISTS}, ValueError, "lengths are"),
     "integer": ({"target_policy_logits": [LOGITS.astype(int)]}, TypeError, "is int64"),
     "actions": ({"actions": [np.ones((5, 2, 1), np.int32)]}, ValueError, r"shape \(5, 2, 1\)"),
     "behaviour": ({"behaviour_policy_logits": [LOGITS[:4]]}, ValueError, r"shape \(5, 2\), but"),

@@ -29,11 +29,13 @@ class PolicyActor(core.Actor):
         adder: Optional[adders.Adder] = None,
         seed: int = 0,
     ):
-        """Args:
-        policy: chooses the actions.
-        observation_spec: nest of array specs; what is observed must match it.
-        adder: gets every step; None if nothing is to be recorded.
-        seed: of the sampled actions, in [0, 2**31).
+        """Compiles the policy for this observation spec.
+
+        Args:
+          policy: chooses the actions.
+          observation_spec: nest of array specs; what is observed must match it.
+          adder: gets every step; None if nothing is to be recorded.
+          seed: of the sampled actions, in [0, 2**31).
         """
         self._adder = adder
         self._dtypes = tree.map_structure(lambda s: s.dtype, observation_spec)

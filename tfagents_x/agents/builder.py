@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, Iterator, List, Optional
+from collections.abc import Iterator
+from typing import Any, Optional
 
 import sonnet as snt
 
@@ -20,6 +21,7 @@ class Builder(abc.ABC):
 
     #: Class of the config; a frozen dataclass.
     config_class: type
+    config: Any
 
     def __init__(self, config: Any, spec: specs.EnvironmentSpec):
         """Keeps both.
@@ -39,6 +41,11 @@ class Builder(abc.ABC):
     @abc.abstractmethod
     def table(self) -> tables.Table:
         """The replay table that the learner samples from."""
+
+    @property
+    def batch_size(self) -> int:
+        """Items in one batch of the learner."""
+        return self.config.batch_size
 
     @property
     @abc.abstractmethod
@@ -76,7 +83,7 @@ class Builder(abc.ABC):
     ) -> base.Learner:
         """The learner; `replay` is for those that send priorities back."""
 
-    def make_tables(self) -> List[tables.Table]:
+    def make_tables(self) -> list[tables.Table]:
         """All tables of the replay."""
         return [self.table]
 

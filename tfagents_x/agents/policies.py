@@ -55,9 +55,11 @@ class RecurrentCategoricalPolicy(Policy):
     """
 
     def __init__(self, network: snt.RNNCore, greedy: bool = False):
-        """Args:
-        network: core from observations to `(logits [B, A], value [B])`.
-        greedy: take the most likely action instead of sampling.
+        """Keeps the network.
+
+        Args:
+          network: core from observations to `(logits [B, A], value [B])`.
+          greedy: take the most likely action instead of sampling.
         """
         self.network = network
         self._greedy = greedy
@@ -85,10 +87,12 @@ class ExportedPolicy(tf.Module):
     """
 
     def __init__(self, policy: Policy, observation_spec: types.NestedSpec, network: snt.Module):
-        """Args:
-        policy: what `act` does.
-        observation_spec: nest of array specs, without batch axis.
-        network: holds the policy's variables.
+        """Makes the two functions, traced when they are saved.
+
+        Args:
+          policy: what `act` does.
+          observation_spec: nest of array specs, without batch axis.
+          network: holds the policy's variables.
         """
         super().__init__()
         self._network = network

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from typing import Type
 
 from tfagents_x.agents import builder
 
@@ -18,7 +17,7 @@ def names() -> list[str]:
     return sorted(_BUILDERS)
 
 
-def get_builder(name: str) -> Type[builder.Builder]:
+def get_builder(name: str) -> type[builder.Builder]:
     """The builder class of an agent.
 
     Raises:

@@ -6,7 +6,8 @@ import dataclasses
 import json
 import os
 import pathlib
-from typing import Any, Dict, Mapping, Optional
+from collections.abc import Mapping
+from typing import Any, Optional
 
 import tfagents_x
 
@@ -29,7 +30,7 @@ class RunSpec:
     replay: str
     config: Mapping[str, Any]
 
-    def differences(self, other: "RunSpec") -> Dict[str, tuple]:
+    def differences(self, other: RunSpec) -> dict[str, tuple]:
         """Names of the settings that differ, with both values."""
         mine, theirs = _flat(self), _flat(other)
         names = sorted({*mine, *theirs})
@@ -37,7 +38,7 @@ class RunSpec:
         return {n: pair for n, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _flat(spec: RunSpec) -> Dict[str, Any]:
+def _flat(spec: RunSpec) -> dict[str, Any]:
     # Through JSON, so that a tuple equals the list that was read back.
     fields = json.loads(json.dumps(dataclasses.asdict(spec)))
     return {**{k: v for k, v in fields.items() if k != "config"}, **fields["config"]}
@@ -116,7 +117,8 @@ class RunDirectory:
             return RunSpec(**{name: content[name] for name in names})
         except FileNotFoundError:
             raise ValueError(
-                f"There is no run in {self.path} (no {self.config.name}). Start one without --resume."
+                f"There is no run in {self.path} (no {self.config.name}). "
+                "Start one without --resume."
             ) from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{self.config} can't be read: {error!r}.") from error

@@ -12,14 +12,15 @@ import collections
 import dataclasses
 import pathlib
 import time
-from typing import Any, Callable, Dict, Mapping, Optional
+from collections.abc import Mapping
+from typing import Any, Callable, Optional
 
 import dm_env
 import numpy as np
 import tensorflow as tf
 
-from tfagents_x.agents import policies, run_directory
 from tfagents_x.agents import builder as builder_lib
+from tfagents_x.agents import policies, run_directory
 from tfagents_x.environments import loop
 from tfagents_x.learners import base as learner_base
 from tfagents_x.replay import errors, factory, tables
@@ -40,7 +41,7 @@ class Interrupted(Exception):
 class Observer:
     """Is told what happens; all methods do nothing here, override what you need."""
 
-    def on_start(self, training: "Training") -> None:
+    def on_start(self, training: Training) -> None:
         """Training is about to begin, or to go on."""
 
     def on_step(self, steps: int) -> None:
@@ -124,7 +125,8 @@ class Training:
           resume: go on from the last checkpoint.
 
         Raises:
-          ValueError: the agent doesn't fit the environment or its own config.
+          ValueError: the agent doesn't fit the environment or its own config, or all checkpoints
+            to go on from are damaged.
         """
         tf.random.set_seed(seed)
         self._builder = builder
@@ -136,12 +138,13 @@ class Training:
         self._deadline: Optional[float] = None
         self._returns: collections.deque = collections.deque(maxlen=self.WINDOW)
         self._steps = self._updates = self._steps_at_update = 0
-        checkpoint = self._folder.latest(self._observer.on_message) if resume else None
+        checkpoint = self._find_checkpoint() if resume else None
         self._make_parts(environment, seed, replay, checkpoint)
         if checkpoint is not None:
             self._restore(checkpoint)
         elif resume:
-            self._observer.on_message("There is no good checkpoint; starting from the beginning.")
+            self._observer.on_message("There is no checkpoint yet; starting from the beginning.")
+            self._forget_logs()
 
     def _make_parts(
         self,
@@ -151,14 +154,14 @@ class Training:
         checkpoint: Optional[pathlib.Path],
     ) -> None:
         builder = self._builder
-        tables.check_feasible(builder.table, builder.config.batch_size)
+        tables.check_feasible(builder.table, builder.batch_size)
         self._network = builder.make_network()
         self._replay = factory.make_replay(
             builder.make_tables(),
             builder.signature(self._network),
             backend=replay,
             seed=seed,
-            restore_from=checkpoint and checkpoint / "replay",
+            restore_from=None if checkpoint is None else str(checkpoint / "replay"),
         )
         self._adder = builder.make_adder(self._replay)
         self._adder_state = self._adder.state()
@@ -167,7 +170,7 @@ class Training:
         self._episode_logger = self._make_logger("episodes", self._directory.episodes, 0.0)
         self.learner = builder.make_learner(
             self._network,
-            self._replay.iterator(builder.table.name, builder.config.batch_size, timeout=0),
+            self._replay.iterator(builder.table.name, builder.batch_size, timeout=0),
             replay=self._replay,
             counter=counting.Counter(self._counter, prefix="learner", time_delta=0.0),
             logger=_AtStep(self._learner_logger, lambda: self._steps),
@@ -273,7 +276,7 @@ class Training:
         del timestep
         self._steps += 1
         self._observer.on_step(self._steps)
-        while self._replay.can_sample(self._builder.table.name, self._builder.config.batch_size):
+        while self._replay.can_sample(self._builder.table.name, self._builder.batch_size):
             metrics = self.learner.step()
             self._updates += 1
             self._steps_at_update = self._steps
@@ -284,13 +287,13 @@ class Training:
 
     def _check_starving(self) -> None:
         waited = self._steps - self._steps_at_update
-        table, size = self._builder.table, self._builder.config.batch_size
+        table, size = self._builder.table, self._builder.batch_size
         if waited > _PATIENCE * self._builder.steps_per_batch + table.min_size:
             raise errors.ReplayStarved(
                 f"No batch after {waited} steps: table {table.name!r} holds "
-                f"{self._replay.size(table.name)} items, a batch takes {size}, and nothing that the "
-                "actor does adds more. Episodes may be too short for the sequences, or the table's "
-                "limits too tight."
+                f"{self._replay.size(table.name)} items, a batch takes {size}, and nothing that "
+                "the actor does adds more. Episodes may be too short for the sequences, or the "
+                "table's limits too tight."
             )
 
     def _break_off(self) -> None:
@@ -308,9 +311,9 @@ class Training:
     def _write(self, folder: pathlib.Path) -> None:
         self.learner.checkpointable.write(str(folder / "learner"))
         savers.write_nest(folder / "training.npz", self._progress())
-        self._replay.save(folder / "replay")
+        self._replay.save(str(folder / "replay"))
 
-    def _progress(self) -> Dict[str, Any]:
+    def _progress(self) -> dict[str, Any]:
         return {
             "counter": dict(self._counter.save()),
             "updates": self._updates,
@@ -329,8 +332,21 @@ class Training:
         self._returns.extend(progress["returns"])
         self._adder.load_state(progress["adder"])
         self._adder_state = self._adder.state()
-        for logger in (self._learner_logger, self._episode_logger):
-            logger.truncate_after("actor_steps", self._steps)
+        self._forget_logs()
         self._folder.drop_after(path)
         self._last_checkpoint = path
         self._observer.on_message(f"Resumed from {path}: {self._steps} steps.")
+
+    def _find_checkpoint(self) -> Optional[pathlib.Path]:
+        found = self._folder.latest(self._observer.on_message)
+        if found is None and self._folder.all():
+            raise ValueError(
+                f"All checkpoints in {self._folder.root} are damaged, so there is nothing to go on "
+                "from. Start a new run in another directory."
+            )
+        return found
+
+    def _forget_logs(self) -> None:
+        """Takes back what was logged after the step where this process begins."""
+        for logger in (self._learner_logger, self._episode_logger):
+            logger.truncate_after("actor_steps", self._steps)

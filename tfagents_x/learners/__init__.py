@@ -1,1 +1,1 @@
-
+"""Learners: one module per algorithm, on the skeleton in `base`."""

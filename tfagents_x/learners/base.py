@@ -12,7 +12,8 @@ from __future__ import annotations
 import abc
 import dataclasses
 import time
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 import sonnet as snt
@@ -23,7 +24,7 @@ from tfagents_x import core, types
 from tfagents_x.learners import feed, targets
 from tfagents_x.utils import counting, distribute, loggers, nest
 
-Metrics = Dict[str, tf.Tensor]
+Metrics = dict[str, tf.Tensor]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,8 +69,8 @@ class NonFiniteError(ArithmeticError, ValueError):
         super().__init__(
             f"Update {step} gave "
             + ", ".join(f"{k} = {v}" for k, v in bad.items())
-            + ". The parameters are no longer usable; go back to the last checkpoint. Usual causes: "
-            "NaN or infinite rewards or observations in the batch, or a learning rate too high."
+            + ". The parameters are no longer usable; go back to the last checkpoint. Usual "
+            "causes: rewards or observations that are not finite, or too high a learning rate."
         )
         self.step = step
         self.metrics = tuple(bad)
@@ -147,7 +148,7 @@ class Learner(core.Learner):
     def _losses(self, data: Any) -> Losses:
         """Losses and metrics of one (per-replica) batch, a pure function of data and variables."""
 
-    def _split(self, sample: types.ReplaySample) -> Tuple[Any, Any]:
+    def _split(self, sample: types.ReplaySample) -> tuple[Any, Any]:
         """Parts a sample into what the device gets and what stays on the host."""
         return sample.data, ()
 
@@ -156,7 +157,7 @@ class Learner(core.Learner):
 
     # One update, inside out.
 
-    def _gradients(self, data: Any) -> Tuple[Dict[str, list], Losses]:
+    def _gradients(self, data: Any) -> tuple[dict[str, list], Losses]:
         """Gradients of every loss for the variables it trains."""
         if self._target_copy:
             self._target_copy.before_update(self._num_steps)
@@ -193,7 +194,7 @@ class Learner(core.Learner):
         }
         return {name: norms[name]() for name in self._update_norms}
 
-    def _replica_update(self, data: Any, index: Any) -> Tuple[Metrics, Any]:
+    def _replica_update(self, data: Any, index: Any) -> tuple[Metrics, Any]:
         """What one replica does with minibatch `index` of its share of the batch."""
         gradients, result = self._gradients_fn(self._minibatch(data, index))
         norms = self._apply_fn(distribute.all_reduce_mean(gradients))
@@ -211,10 +212,10 @@ class Learner(core.Learner):
         share = size // self._num_sgd_steps
         return tree.map_structure(lambda x: x[index * share : (index + 1) * share], data)
 
-    def _distributed_update(self, data: Any) -> Tuple[Metrics, tf.Tensor, Any]:
+    def _distributed_update(self, data: Any) -> tuple[Metrics, tf.Tensor, Any]:
         """All replicas, all minibatches: metrics, whether they are finite, per-item outputs."""
 
-        def run(index: Any) -> Tuple[Metrics, Any]:
+        def run(index: Any) -> tuple[Metrics, Any]:
             metrics, per_item = self._strategy.run(self._replica_update, (data, index))
             mean = lambda x: self._strategy.reduce(tf.distribute.ReduceOp.MEAN, x, axis=None)
             return {name: mean(value) for name, value in metrics.items()}, per_item
@@ -226,10 +227,10 @@ class Learner(core.Learner):
         finite = tf.reduce_all(tf.math.is_finite(tf.stack(list(metrics.values()))))
         return metrics, finite, per_item
 
-    def _repeat(self, run: Any) -> Tuple[Metrics, Any]:
+    def _repeat(self, run: Any) -> tuple[Metrics, Any]:
         """`run(0)`, `run(1)`, ... in order: metrics are means, per-item outputs concatenated."""
         # The calls share one trace of the gradients; only the calls themselves repeat.
-        results = []
+        results: list = []
         for index in range(self._num_sgd_steps):
             with tf.control_dependencies(tree.flatten(results[-1][0]) if results else []):
                 results.append(run(index))
@@ -313,7 +314,7 @@ class Learner(core.Learner):
         optimizers = {f"{name}_optimizer": p.optimizer for name, p in self._trained.items()}
         return tf.train.Checkpoint(**self._networks, **optimizers, num_steps=self._num_steps)
 
-    def _state(self) -> Dict[str, Dict[str, Sequence[tf.Variable]]]:
+    def _state(self) -> dict[str, dict[str, Sequence[tf.Variable]]]:
         return {
             "networks": {k: tuple(n.variables) for k, n in self._networks.items()},
             "optimizers": {k: _variables(p.optimizer) for k, p in self._trained.items()},
@@ -334,7 +335,9 @@ class Learner(core.Learner):
         try:
             tree.assert_same_structure(ours, state)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"This state was not saved by a learner like this one: {error}")
+            raise ValueError(
+                f"This state was not saved by a learner like this one: {error}"
+            ) from error
         pairs = zip(tree.flatten_with_path(ours), tree.flatten(state))
         for (path, variable), value in pairs:
             if tuple(variable.shape) != np.shape(value):
@@ -346,7 +349,7 @@ class Learner(core.Learner):
             variable.assign(value)
 
 
-def _variables(optimizer: Any) -> Tuple[tf.Variable, ...]:
+def _variables(optimizer: Any) -> tuple[tf.Variable, ...]:
     """An optimizer's slots and counters; it may have none, as SGD."""
     if isinstance(optimizer, tf.Module):
         return nest.variables_of(optimizer)

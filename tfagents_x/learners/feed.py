@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, Tuple
+from collections.abc import Iterator
+from typing import Any, Callable
 
 import tensorflow as tf
 import tree
@@ -12,7 +13,7 @@ from tfagents_x.utils import distribute, nest
 
 _DISTRIBUTED = (tf.distribute.DistributedDataset, tf.distribute.DistributedIterator)
 
-Split = Callable[[types.ReplaySample], Tuple[Any, Any]]
+Split = Callable[[types.ReplaySample], tuple[Any, Any]]
 
 
 class Feed:
@@ -40,7 +41,7 @@ class Feed:
         self._share: Callable[[Any], Any] = lambda data: data
         self._batches = self._open(source, prefetch_size)
 
-    def next(self) -> Tuple[Any, Any]:
+    def next(self) -> tuple[Any, Any]:
         """The next batch.
 
         Raises:
@@ -49,7 +50,7 @@ class Feed:
         device, host = next(self._batches)
         return self._share(device), host
 
-    def _open(self, source: Any, prefetch_size: int) -> Iterator[Tuple[Any, Any]]:
+    def _open(self, source: Any, prefetch_size: int) -> Iterator[tuple[Any, Any]]:
         if isinstance(source, tf.data.Dataset):
             dataset = source.map(lambda *sample: self._parts(_sample(sample)))
             dataset = dataset.prefetch(prefetch_size) if prefetch_size else dataset
@@ -67,7 +68,7 @@ class Feed:
         self._share = lambda data: distribute.distribute_batch(data, self._strategy)
         return map(self._parts, iter(source))
 
-    def _parts(self, sample: types.ReplaySample) -> Tuple[Any, Any]:
+    def _parts(self, sample: types.ReplaySample) -> tuple[Any, Any]:
         device, host = self._split(sample)
         return tree.map_structure(nest.narrow, device), host
 

@@ -65,9 +65,13 @@ class IMPALALearner(base.Learner):
           baseline_cost: weight of the squared value error in the loss (there is no 1/2).
           max_abs_reward: rewards are clipped to +- this; None or infinity for no clipping.
           max_gradient_norm: global norm that gradients are clipped to; None for no clipping.
-          counter, logger, accelerator_strategy, jit_compile, prefetch_size,
-            num_sgd_steps_per_step: see `base.Learner`.
+          counter: see `base.Learner`, as for `logger` and the keyword arguments of these names.
+          logger: see `base.Learner`.
           optimizer: replaces Adam.
+          accelerator_strategy: see `base.Learner`.
+          jit_compile: see `base.Learner`.
+          prefetch_size: see `base.Learner`.
+          num_sgd_steps_per_step: see `base.Learner`.
           mask_episode_ends: for sequences that run on into the next episode. The core's state
             is reset where an episode starts (`start_of_episode`), and the row before it, which
             an adder writes for an episode's final observation, is left out of the loss and of

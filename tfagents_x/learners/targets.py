@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -59,7 +59,7 @@ class TargetCopy:
             self._copy_if_due(num_steps)
 
     def after_update(self, num_steps: tf.Variable) -> None:
-        """Copies if this is not an `at_start` copy and due; `num_steps` still excludes this update."""
+        """Copies if this is no `at_start` copy and due; `num_steps` still excludes this update."""
         if not self.at_start:
             self._copy_if_due(num_steps + 1 if self.count_this else num_steps)
 

@@ -1,1 +1,1 @@
-
+"""Sonnet modules, and running recurrent ones over sequences."""

@@ -7,7 +7,7 @@ gradients; the weight gradients are one product over [T * B] afterwards.
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, Optional
 
 import sonnet as snt
 import tensorflow as tf
@@ -23,7 +23,7 @@ def unroll(
     inputs: tf.Tensor,
     initial_state: snt.LSTMState,
     resets: Optional[tf.Tensor] = None,
-) -> Tuple[tf.Tensor, snt.LSTMState]:
+) -> tuple[tf.Tensor, snt.LSTMState]:
     """Runs a plain `snt.LSTM` along time.
 
     Args:
@@ -75,8 +75,8 @@ def _array(steps: int, state: tf.Tensor, width: int) -> tf.TensorArray:
 
 def _forward(
     gates_x: tf.Tensor, w_h: tf.Tensor, h_0: tf.Tensor, c_0: tf.Tensor, keep: Optional[tf.Tensor]
-) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """h_t, c_t [T, B, H] and the gates [T, B, 4H] in Sonnet's order: input, forget, update, output."""
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """h_t, c_t [T, B, H] and gates [T, B, 4H], Sonnet's order: input, forget, update, output."""
     steps, width = gates_x.shape[0], w_h.shape[0]
 
     def body(t: tf.Tensor, h: tf.Tensor, c: tf.Tensor, hiddens: Any, cells: Any, gates: Any) -> Any:
@@ -107,7 +107,7 @@ def _backward(
     cell_before: tf.Tensor,
     w_h: tf.Tensor,
     keep: Optional[tf.Tensor],
-) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Gradients of the gates' pre-activations [T, B, 4H] and of the initial state."""
     steps = gates.shape[0]
     i, f, g, o = tf.split(gates, 4, axis=2)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Tuple
-
 import sonnet as snt
 import tensorflow as tf
 
@@ -17,6 +15,6 @@ class PolicyValueHead(snt.Module):
         self._policy = snt.Linear(num_actions, name="policy")
         self._value = snt.Linear(1, name="value")
 
-    def __call__(self, features: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
+    def __call__(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """[B, D] -> logits [B, A] and value [B]."""
         return self._policy(features), tf.squeeze(self._value(features), axis=-1)

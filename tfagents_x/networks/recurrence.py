@@ -8,7 +8,7 @@ of a `snt.LSTM`) is computed for all time steps at once.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Optional
 
 import sonnet as snt
 import tensorflow as tf
@@ -17,7 +17,7 @@ import tree
 from tfagents_x import types
 from tfagents_x.networks import lstm
 
-_Unrolled = Tuple[types.NestedTensor, types.NestedTensor]
+_Unrolled = tuple[types.NestedTensor, types.NestedTensor]
 
 
 def unroll(
@@ -51,7 +51,8 @@ def unroll(
             "Wrap stateless layers in snt.DeepRNN([...])."
         )
     inputs = tree.map_structure(tf.convert_to_tensor, inputs)
-    _check_leading_shape({"inputs": inputs} if resets is None else {"inputs": inputs, "resets": resets})
+    timed = {"inputs": inputs}
+    _check_leading_shape(timed if resets is None else {**timed, "resets": resets})
     return _unroll(core, inputs, initial_state, resets)
 
 
@@ -133,7 +134,7 @@ def _loop(core: snt.RNNCore, inputs: Any, state: Any, resets: Any) -> _Unrolled:
     """
     steps = tree.flatten(inputs)[0].shape[0]
 
-    def step(t: Any, state: Any) -> Tuple[Any, Any]:
+    def step(t: Any, state: Any) -> tuple[Any, Any]:
         if resets is not None:
             state = _reset(core, state, resets[t])
         return core(tree.map_structure(lambda x: x[t], inputs), state)

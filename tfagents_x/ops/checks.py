@@ -101,7 +101,7 @@ def scalar_in_range(
 
 
 def action_log_prob(name: str, distribution: Any, actions: Any) -> tf.Tensor:
-    """log p(actions), after checking that `actions` fit `distribution` without broadcasting.
+    """Log p(actions), after checking that `actions` fit `distribution` without broadcasting.
 
     Args:
       name: what error messages call the distribution.

@@ -110,9 +110,7 @@ def categorical_importance_sampling_ratios(
     pi_logits_t, mu_logits_t = checks.float_tensors(
         pi_logits_t=pi_logits_t, mu_logits_t=mu_logits_t
     )
-    checks.require_shape(
-        "mu_logits_t", mu_logits_t, pi_logits_t.shape, "the shape of pi_logits_t"
-    )
+    checks.require_shape("mu_logits_t", mu_logits_t, pi_logits_t.shape, "the shape of pi_logits_t")
     log_pi_a_t = _log_prob("pi_logits_t", pi_logits_t, a_t)
     return tf.exp(log_pi_a_t - _log_prob("mu_logits_t", mu_logits_t, a_t))
 
@@ -221,7 +219,7 @@ def _steps_shape(name: str, logits: tf.Tensor) -> tf.TensorShape:
 
 
 def _log_prob(name: str, logits: tf.Tensor, actions: Any) -> tf.Tensor:
-    """log softmax(logits)[actions], finite gradients where other logits are -inf."""
+    """Log softmax(logits)[actions], finite gradients where other logits are -inf."""
     actions = tf.convert_to_tensor(actions)
     checks.require_integer("a_t", actions)
     checks.require_shape("a_t", actions, logits.shape[:-1], f"one action for each row of {name}")

@@ -16,7 +16,7 @@ The rounds are a `tf.while_loop`, so the graph is the same for every T.
 
 from __future__ import annotations
 
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 import tensorflow as tf
 
@@ -70,8 +70,9 @@ def _recurrence(direction: int) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
     """
 
     @tf.custom_gradient
-    def recurrence(x: tf.Tensor, w: tf.Tensor):
+    def recurrence(x: tf.Tensor, w: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
         def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            dy = tf.convert_to_tensor(dy)  # it is `IndexedSlices` if the result was gathered
             used = w[:-1] if direction == _BACKWARD else w[1:]
             dx = _recurrence(-direction)(dy, _pad(used, -direction))
             y = _recurrence(direction)(x, w)
@@ -86,7 +87,7 @@ def _join_windows(x: tf.Tensor, w: tf.Tensor, direction: int) -> tf.Tensor:
     """Doubles the windows until they cover all rows of `x`."""
     num_rows = tf.shape(x)[0]
 
-    def join(step: tf.Tensor, sums: tf.Tensor, decays: tf.Tensor):
+    def join(step: tf.Tensor, sums: tf.Tensor, decays: tf.Tensor) -> tuple[tf.Tensor, ...]:
         offset = direction * step
         sums = sums + decays * _neighbour(sums, offset)
         return 2 * step, sums, decays * _neighbour(decays, offset)

@@ -14,7 +14,8 @@ Row t holds the action taken in x_t and the reward and discount that followed it
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
+from collections.abc import Sequence
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -318,7 +319,7 @@ def _num_heads(**heads: Any) -> int:
 def _log_probs(
     name: str, logits: Sequence[tf.Tensor], actions: Sequence[Any], dist_class: DistributionFn
 ) -> list[tf.Tensor]:
-    """log p(a) of each head."""
+    """Log p(a) of each head."""
     found = []
     for head, (head_logits, head_actions) in enumerate(zip(logits, actions)):
         label = f"{name}[{head}]"

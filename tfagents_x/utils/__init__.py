@@ -1,1 +1,1 @@
-
+"""What several parts need: nests, strategies, counting, loggers, checkpoints."""

@@ -7,7 +7,8 @@ the caller guarantees shapes and dtypes, as an actor does, that can be left out.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence
+from collections.abc import Sequence
+from typing import Any, Callable
 
 import tensorflow as tf
 import tree

@@ -11,7 +11,8 @@ together.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterable, Iterator, Optional, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Optional
 
 import sonnet as snt
 import tensorflow as tf
@@ -22,12 +23,10 @@ from tensorflow.python.distribute import values as _values
 
 from tfagents_x import types
 
-Strategy = tf.distribute.Strategy
-
 _UNSUPPORTED = (tf.distribute.experimental.ParameterServerStrategy,)
 
 
-def get_strategy(strategy: Optional[Strategy] = None) -> Strategy:
+def get_strategy(strategy: Optional[tf.distribute.Strategy] = None) -> tf.distribute.Strategy:
     """Returns `strategy`, or the one in whose scope we are, or TensorFlow's default.
 
     Raises:
@@ -49,7 +48,7 @@ def get_strategy(strategy: Optional[Strategy] = None) -> Strategy:
 
 
 @contextlib.contextmanager
-def scope(strategy: Optional[Strategy] = None) -> Iterator[None]:
+def scope(strategy: Optional[tf.distribute.Strategy] = None) -> Iterator[None]:
     """`strategy.scope()` whose variables are replica-local, as Sonnet's Replicator makes them.
 
     Create networks and optimizers in here:
@@ -69,13 +68,15 @@ def scope(strategy: Optional[Strategy] = None) -> Iterator[None]:
         yield
 
 
-def is_distributed(strategy: Strategy) -> bool:
+def is_distributed(strategy: tf.distribute.Strategy) -> bool:
     """Whether the strategy keeps one copy of each variable per replica."""
     default = not tf.distribute.has_strategy() and strategy is tf.distribute.get_strategy()
     return not default and not isinstance(strategy, tf.distribute.OneDeviceStrategy)
 
 
-def check_variables(variables: Iterable[tf.Variable], strategy: Strategy, owner: str) -> None:
+def check_variables(
+    variables: Iterable[tf.Variable], strategy: tf.distribute.Strategy, owner: str
+) -> None:
     """Refuses variables that were made outside the strategy they will be trained under.
 
     Args:
@@ -108,10 +109,11 @@ def local(variable: tf.Variable) -> tf.Variable:
         isinstance(variable, _values.DistributedVariable)
         and variable.synchronization != tf.VariableSynchronization.ON_READ
     )
-    return variable._get() if mirrored and not tf.distribute.in_cross_replica_context() else variable
+    in_replica = not tf.distribute.in_cross_replica_context()
+    return variable._get() if mirrored and in_replica else variable
 
 
-def accept_in_sonnet(strategy: Strategy) -> None:
+def accept_in_sonnet(strategy: tf.distribute.Strategy) -> None:
     """Tells Sonnet's optimizers that this kind of strategy is fine (see the module's text)."""
     known = optimizer_utils._SUPPORTED_STRATEGIES
     if is_distributed(strategy) and not isinstance(strategy, known):
@@ -119,7 +121,7 @@ def accept_in_sonnet(strategy: Strategy) -> None:
 
 
 def initialize_optimizer(
-    optimizer: snt.Optimizer, variables: Sequence[tf.Variable], strategy: Strategy
+    optimizer: snt.Optimizer, variables: Sequence[tf.Variable], strategy: tf.distribute.Strategy
 ) -> None:
     """Makes an optimizer's slots now, in the strategy's scope, so that they can be restored.
 
@@ -153,7 +155,7 @@ def apply_gradients(
     optimizer.apply(gradients, [local(v) for v in variables])
 
 
-def distribute_batch(batch: types.NestedArray, strategy: Strategy) -> Any:
+def distribute_batch(batch: types.NestedArray, strategy: tf.distribute.Strategy) -> Any:
     """Splits a global batch over the replicas of this process.
 
     Args:

@@ -12,7 +12,7 @@ import json
 import os
 import pathlib
 import shutil
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Optional
 
 import numpy as np
 
@@ -101,7 +101,7 @@ def _files(folder: pathlib.Path) -> list[pathlib.Path]:
     return sorted(p for p in folder.rglob("*") if p.is_file() and p.name != _MANIFEST)
 
 
-def _digest(path: pathlib.Path) -> Tuple[int, str]:
+def _digest(path: pathlib.Path) -> tuple[int, str]:
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):

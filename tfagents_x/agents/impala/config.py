@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Optional, Tuple
+from typing import Optional
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,12 +27,12 @@ class IMPALAConfig:
       jit_compile: compile the update with XLA.
     """
 
-    batch_size: int = 16
-    sequence_length: int = 20
-    sequence_period: int = 19
+    batch_size: int = 8
+    sequence_length: int = 10
+    sequence_period: int = 9
     max_queue_size: int = 1000
     discount: float = 0.99
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-3
     adam_beta1: float = 0.9
     adam_beta2: float = 0.999
     adam_epsilon: float = 1e-8
@@ -40,8 +40,8 @@ class IMPALAConfig:
     entropy_cost: float = 0.01
     baseline_cost: float = 0.5
     max_abs_reward: Optional[float] = None
-    hidden_sizes: Tuple[int, ...] = (64,)
-    lstm_size: int = 64
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    lstm_size: int = 0
     jit_compile: bool = False
 
     def __post_init__(self) -> None:
