@@ -64,6 +64,8 @@ class IMPALABuilder(builder.Builder):
             self.config.sequence_length,
             self.config.sequence_period,
             end_of_episode_behavior="continue",
+            # One thread acts and learns: waiting for room would be waiting for itself.
+            insert_timeout=0,
         )
 
     def make_learner(
