@@ -352,8 +352,14 @@ BAD_LOGITS = {
             "actions": [np.ones((5, 1), np.int32)],
         },
         ValueError,
-        "for head 0 has shape",
+        "for head 0 of pi has shape",
     ),
+    "dtypes": (
+        {"behaviour_policy_logits": [tf.ones((5, 2, 3), tf.float64)]},
+        TypeError,
+        "head 0 of mu is float64, but .* head 0 of pi is float32",
+    ),
+    "rewards": ({"rewards": None}, TypeError, "rewards is a NoneType"),
     "no distribution": ({"dist_class": lambda logits: logits}, TypeError, "tfp distribution"),
     "event": (
         {"dist_class": lambda x: tfd.Normal(x, 1.0), "actions": [LOGITS]},

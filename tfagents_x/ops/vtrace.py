@@ -214,7 +214,8 @@ def multi_from_logits(
         )
     else:
         behaviour = _recorded(behaviour_action_log_probs, target[0])
-    log_rhos = _joint_log_rhos(target, behaviour, tf.convert_to_tensor(rewards).shape)
+    (rewards,) = checks.float_tensors(rewards=rewards)
+    log_rhos = _joint_log_rhos(target, behaviour, rewards.shape)
     returns = from_importance_weights(
         log_rhos,
         discounts,
@@ -349,9 +350,15 @@ def _joint_log_rhos(
     target: Sequence[tf.Tensor], behaviour: Sequence[tf.Tensor], shape: tf.TensorShape
 ) -> tf.Tensor:
     """Log ratio of all heads together: the heads are independent, so it is a sum."""
-    for head, log_prob in enumerate([*target, *behaviour]):
+    named = {
+        f"the log-probability that dist_class gives for head {head} of {policy}": log_prob
+        for policy, log_probs in (("pi", target), ("mu", behaviour))
+        for head, log_prob in enumerate(log_probs)
+    }
+    checks.float_tensors(**named)
+    for name, log_prob in named.items():
         checks.require_shape(
-            f"the log-probability that dist_class gives for head {head % len(target)}",
+            name,
             log_prob,
             shape,
             "as the rewards; wrap the distribution in tfp.distributions.Independent if it "

@@ -136,7 +136,8 @@ class ReverbReplay(base.Replay):
                 f"this one is connected to {self._address}"
             )
         manifest.prepare(directory)
-        written = self._client.checkpoint()
+        with reverb_logs.quiet():
+            written = self._client.checkpoint()
         target = os.path.join(directory, "reverb")
         shutil.rmtree(target, ignore_errors=True)  # Of a save that did not finish.
         shutil.move(written, target)

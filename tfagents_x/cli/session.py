@@ -1,0 +1,227 @@
+"""`train`, from the options to the closing line. Imports TensorFlow; the app imports it late."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import os
+import pathlib
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any, Optional
+
+import dm_env
+
+from tfagents_x import environments, specs
+from tfagents_x.agents import builder as builder_lib
+from tfagents_x.agents import evaluation, registry
+from tfagents_x.agents import run_directory as run_directory_lib
+from tfagents_x.agents import training as training_lib
+from tfagents_x.cli import display, overrides, plots, signals, texts
+from tfagents_x.replay import factory
+
+DEFAULT_STEPS = 150_000
+DEFAULT_CHECKPOINT_SECONDS = 30.0
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainOptions:
+    """What was given on the command line; None for what wasn't.
+
+    Attributes:
+      agent, env, seed, replay, settings: see `RunSpec`; settings are texts `key=value`.
+      steps: environment steps in all.
+      run: run directory.
+      resume: go on with the run that is there.
+      checkpoint_seconds: between two checkpoints.
+    """
+
+    agent: Optional[str] = None
+    env: Optional[str] = None
+    steps: Optional[int] = None
+    seed: Optional[int] = None
+    run: Optional[str] = None
+    resume: bool = False
+    replay: Optional[str] = None
+    checkpoint_seconds: float = DEFAULT_CHECKPOINT_SECONDS
+    settings: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """A run that can begin."""
+
+    spec: run_directory_lib.RunSpec
+    directory: run_directory_lib.RunDirectory
+    builder: builder_lib.Builder
+    environment: dm_env.Environment
+    steps: int
+
+    @property
+    def title(self) -> str:
+        return f"{self.spec.agent} on {self.spec.environment}, seed {self.spec.seed}"
+
+
+def train(options: TrainOptions, stopper: signals.Stopper) -> int:
+    """Trains, shows how it goes, and draws the learning curve.
+
+    Returns:
+      The exit code: 0, or the stopper's if a signal stopped the training before its end.
+
+    Raises:
+      ValueError, TypeError, ImportError, OSError: a person must put something right.
+    """
+    plan = _resumed_plan(options) if options.resume else _new_plan(options)
+    try:
+        summary = _run(plan, options, stopper)
+    finally:
+        plan.environment.close()
+        _draw(plan)
+    complete = stopper.received is None or summary.steps >= plan.steps
+    last_line = texts.done if complete else texts.interrupted
+    print(last_line(summary, plan.directory.path), flush=True)
+    return 0 if complete else stopper.exit_code
+
+
+def _run(plan: _Plan, options: TrainOptions, stopper: signals.Stopper) -> training_lib.Summary:
+    title = f"{plan.title}: {plan.directory.path}"
+    with display.make_display(title, plan.steps) as shown:
+        with _undone_on_failure(plan, options):
+            training = training_lib.Training(
+                plan.builder,
+                plan.environment,
+                plan.directory,
+                seed=plan.spec.seed,
+                replay=plan.spec.replay,
+                checkpoint_seconds=options.checkpoint_seconds,
+                observer=shown,
+                resume=options.resume,
+            )
+
+        def stop() -> None:
+            training.request_stop()
+            # A signal may have come in the middle of another print.
+            with contextlib.suppress(RuntimeError):
+                shown.on_message("Stopping and saving ... (once more to stop at once)")
+
+        stopper.call(stop)
+        with contextlib.closing(training):
+            return training.run(plan.steps)
+
+
+def _draw(plan: _Plan) -> None:
+    """Draws the learning curve, also of a run that failed; only says so if it can't."""
+    directory = plan.directory
+    if not directory.config.exists():
+        return
+    try:
+        plots.write_learning_curve(directory.episodes, directory.learning_curve, plan.title)
+    except (ImportError, OSError) as error:
+        print(f"No learning curve drawn: {error}", file=sys.stderr, flush=True)
+
+
+# A run that begins.
+
+
+def _new_plan(options: TrainOptions) -> _Plan:
+    if options.agent is None or options.env is None:
+        raise ValueError(
+            "A new run needs --agent and --env, as in: tfagents-x train --agent impala "
+            "--env CartPole-v1. To go on with a run, give --resume --run DIR."
+        )
+    builder_class = registry.get_builder(options.agent)
+    config = overrides.apply(builder_class.config_class(), options.settings)
+    spec = run_directory_lib.RunSpec(
+        agent=options.agent,
+        environment=options.env,
+        seed=options.seed or 0,
+        replay=_backend(options.replay),
+        config=dataclasses.asdict(config),
+    )
+    steps = options.steps or int(getattr(builder_class, "default_steps", DEFAULT_STEPS))
+    environment = environments.make_environment(spec.environment)
+    builder = builder_class(config, specs.make_environment_spec(environment))
+    path = options.run or _new_path(spec)
+    directory = run_directory_lib.RunDirectory(pathlib.Path(path))
+    directory.create(spec, steps)
+    return _Plan(spec, directory, builder, environment, steps)
+
+
+def _backend(replay: Optional[str]) -> str:
+    if replay not in (None, "auto"):
+        return str(replay)
+    return "reverb" if factory.reverb_available() else "in_process"
+
+
+def _new_path(spec: run_directory_lib.RunSpec) -> pathlib.Path:
+    """Makes a directory below `runs/` whose name nobody else has taken."""
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", spec.environment).strip("-.") or "env"
+    name = f"{spec.agent}-{safe}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+    for number in range(1, 100):
+        path = pathlib.Path("runs", name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise ValueError(
+                f"Can't make the run directory {path}: {error.strerror}. Give a writable --run "
+                "directory."
+            ) from error
+        return path
+    raise ValueError(f"The run directories runs/{name}... are all taken. Give another --run.")
+
+
+@contextlib.contextmanager
+def _undone_on_failure(plan: _Plan, options: TrainOptions) -> Iterator[None]:
+    """A new run that could not even begin leaves nothing, so that its name stays free."""
+    try:
+        yield
+    except BaseException:
+        if not options.resume:
+            plan.directory.config.unlink()
+            _remove_empty(plan.directory.path)
+        raise
+
+
+def _remove_empty(path: pathlib.Path) -> None:
+    for folder, _, _ in sorted(os.walk(path), reverse=True):
+        with contextlib.suppress(OSError):  # There is something in it.
+            os.rmdir(folder)
+
+
+# A run that goes on.
+
+
+def _resumed_plan(options: TrainOptions) -> _Plan:
+    if options.run is None:
+        raise ValueError("--resume needs --run DIR, the directory of the run to go on with.")
+    directory = run_directory_lib.RunDirectory(pathlib.Path(options.run))
+    stored = directory.read()
+    spec = directory.open(_with_given(stored, options))
+    environment = environments.make_environment(spec.environment)
+    builder = evaluation.make_builder(spec, specs.make_environment_spec(environment))
+    steps = options.steps or directory.read_steps() or DEFAULT_STEPS
+    directory.write_steps(steps)
+    return _Plan(spec, directory, builder, environment, steps)
+
+
+def _with_given(
+    stored: run_directory_lib.RunSpec, options: TrainOptions
+) -> run_directory_lib.RunSpec:
+    """The stored spec, changed by what was given: the difference is then reported."""
+    given: dict[str, Any] = {
+        "agent": options.agent,
+        "environment": options.env,
+        "seed": options.seed,
+    }
+    if options.replay not in (None, "auto"):
+        given["replay"] = options.replay
+    if options.settings and options.agent in (None, stored.agent):
+        config_class = registry.get_builder(stored.agent).config_class
+        settings = overrides.parse(config_class, options.settings)
+        given["config"] = {**stored.config, **settings}
+    changes = {name: value for name, value in given.items() if value is not None}
+    return dataclasses.replace(stored, **changes)

@@ -1,0 +1,53 @@
+"""Numbers, times and the closing lines of a command, as a person reads them."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+from typing import TYPE_CHECKING, Optional
+
+if TYPE_CHECKING:
+    from tfagents_x.agents import training
+
+
+def duration(seconds: float) -> str:
+    """Seconds as `31 s`, `2 min 31 s` or `3 h 05 min`."""
+    total = round(max(seconds, 0.0))
+    if total < 60:
+        return f"{total} s"
+    if total < 3600:
+        return f"{total // 60} min {total % 60:02d} s"
+    return f"{total // 3600} h {total % 3600 // 60:02d} min"
+
+
+def number(value: Optional[float], digits: int = 1) -> str:
+    """A number with thousands separators; a dash for None and NaN."""
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{value:,.{digits}f}"
+
+
+def metric(value: float) -> str:
+    """A metric to four digits."""
+    return f"{value:.4g}"
+
+
+def done(summary: training.Summary, directory: os.PathLike) -> str:
+    """The last line of a training that has come to its end."""
+    return f"Done: {_result(summary)}. Files: {os.fspath(directory)}"
+
+
+def interrupted(summary: training.Summary, directory: os.PathLike) -> str:
+    """The last line of a training that was stopped, with the command that goes on."""
+    resume = f"tfagents-x train --resume --run {shlex.quote(os.fspath(directory))}"
+    return f"Interrupted: {_result(summary)}. Saved in {os.fspath(directory)}; go on with: {resume}"
+
+
+def _result(summary: training.Summary) -> str:
+    spent = f"{summary.updates:,} updates, {duration(summary.seconds)}"
+    after = f"after {summary.steps:,} steps ({spent})"
+    if not summary.window:
+        return f"no episode has ended {after}"
+    episodes = "episode" if summary.window == 1 else f"{summary.window} episodes"
+    return f"mean return {number(summary.mean_return)} over the last {episodes} {after}"
