@@ -45,7 +45,7 @@ format: $(DEV_STAMP)  ## format the code, and mend what ruff can
 	$(BIN)/python -m ruff check --fix $(SOURCES)
 
 bench: $(ALL_STAMP)  ## measure the learners
-	$(BIN)/python benchmarks/learners.py $(ARGS)
+	$(BIN)/python -m benchmarks.learners $(ARGS)
 
 venv: $(DEV_STAMP)  ## make the virtual environment, with everything in it
 

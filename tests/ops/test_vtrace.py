@@ -221,6 +221,13 @@ def test_tensors_keep_double_precision():
     assert vtrace.from_importance_weights(**arguments).vs.dtype == tf.float64
 
 
+def test_arrays_follow_logits_of_double_precision():
+    arguments = logits_arguments()
+    for name in LOGIT_LISTS[:2]:
+        arguments[name] = [tf.constant(x, tf.float64) for x in arguments[name]]
+    assert vtrace.multi_from_logits(**arguments).vs.dtype == tf.float64
+
+
 def test_thresholds_may_be_tensors():
     limit = tf.function(
         lambda limit: vtrace.from_importance_weights(**ratios(), clip_rho_threshold=limit).vs

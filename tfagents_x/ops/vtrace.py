@@ -214,8 +214,8 @@ def multi_from_logits(
         )
     else:
         behaviour = _recorded(behaviour_action_log_probs, target[0])
-    (rewards,) = checks.float_tensors(rewards=rewards)
-    log_rhos = _joint_log_rhos(target, behaviour, rewards.shape)
+    (reward_tensor,) = checks.float_tensors(rewards=rewards)  # arrays get their dtype below
+    log_rhos = _joint_log_rhos(target, behaviour, reward_tensor.shape)
     returns = from_importance_weights(
         log_rhos,
         discounts,
