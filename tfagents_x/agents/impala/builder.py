@@ -13,7 +13,7 @@ from tfagents_x import specs, types
 from tfagents_x.agents import builder, policies
 from tfagents_x.agents.impala import networks
 from tfagents_x.agents.impala.config import IMPALAConfig
-from tfagents_x.learners import impala
+from tfagents_x.learners import impala, optimizers
 from tfagents_x.replay import adders, rows, tables
 from tfagents_x.replay import base as replay_base
 from tfagents_x.utils import counting, loggers, nest
@@ -90,8 +90,13 @@ class IMPALABuilder(builder.Builder):
             max_gradient_norm=config.max_gradient_norm,
             counter=counter,
             logger=logger,
-            optimizer=snt.optimizers.Adam(
-                config.learning_rate, config.adam_beta1, config.adam_beta2, config.adam_epsilon
+            optimizer=optimizers.LinearDecayAdam(
+                config.learning_rate,
+                config.learning_rate_decay_updates,
+                config.learning_rate_final_fraction,
+                config.adam_beta1,
+                config.adam_beta2,
+                config.adam_epsilon,
             ),
             jit_compile=config.jit_compile,
             mask_episode_ends=True,

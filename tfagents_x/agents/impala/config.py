@@ -17,7 +17,11 @@ class IMPALAConfig:
         transition part of exactly one.
       max_queue_size: sequences that may wait for the learner.
       discount: of future rewards.
-      learning_rate, adam_beta1, adam_beta2, adam_epsilon: of Adam.
+      learning_rate: of Adam's first update.
+      learning_rate_decay_updates: the rate falls linearly over so many updates.
+      learning_rate_final_fraction: to this fraction of the first rate, and stays there; 1 for
+        a constant rate.
+      adam_beta1, adam_beta2, adam_epsilon: of Adam.
       max_gradient_norm: gradients are clipped to this global norm; None for no limit.
       entropy_cost: weight of the negative entropy.
       baseline_cost: weight of the squared value error.
@@ -33,12 +37,14 @@ class IMPALAConfig:
     max_queue_size: int = 1000
     discount: float = 0.99
     learning_rate: float = 3e-3
+    learning_rate_decay_updates: int = 2000
+    learning_rate_final_fraction: float = 0.1
     adam_beta1: float = 0.9
     adam_beta2: float = 0.999
     adam_epsilon: float = 1e-8
     max_gradient_norm: Optional[float] = 40.0
     entropy_cost: float = 0.01
-    baseline_cost: float = 0.5
+    baseline_cost: float = 0.1
     max_abs_reward: Optional[float] = None
     hidden_sizes: tuple[int, ...] = (64, 64)
     lstm_size: int = 0
