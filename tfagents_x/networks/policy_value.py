@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import sonnet as snt
 import tensorflow as tf
 
 
 class PolicyValueHead(snt.Module):
-    """Two linear layers on the same features (Acme's `PolicyValueHead`)."""
+    """Logits and value from the same features (Acme's `PolicyValueHead`).
 
-    def __init__(self, num_actions: int, name: str = "policy_value_head"):
-        """Args: `num_actions` is the number A of logits."""
+    Unlike there, each of the two can have layers of its own, so that the value's large
+    gradients don't shape what the policy sees.
+    """
+
+    def __init__(
+        self,
+        num_actions: int,
+        hidden_sizes: Sequence[int] = (),
+        name: str = "policy_value_head",
+    ):
+        """Makes the layers; their variables come with the first call.
+
+        Args:
+          num_actions: number A of logits.
+          hidden_sizes: widths of each head's own tanh layers.
+          name: of the module.
+        """
         super().__init__(name=name)
-        self._policy = snt.Linear(num_actions, name="policy")
-        self._value = snt.Linear(1, name="value")
+        self._policy = _mlp([*hidden_sizes, num_actions], "policy")
+        self._value = _mlp([*hidden_sizes, 1], "value")
 
     def __call__(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """[B, D] -> logits [B, A] and value [B]."""
         return self._policy(features), tf.squeeze(self._value(features), axis=-1)
+
+
+def _mlp(sizes: Sequence[int], name: str) -> snt.nets.MLP:
+    return snt.nets.MLP(sizes, activation=tf.tanh, name=name)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 import tempfile
 import threading
-import weakref
 from collections.abc import Iterator
-from typing import Any
 
 _CHATTER = b"[reverb/cc/"
 _TROUBLE = (b"failed", b"error", b"Failed", b"Error", b"ERROR")
 _lock = threading.Lock()
-_told: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+_samplers = itertools.count(1)
 
 
 @contextlib.contextmanager
@@ -40,12 +39,15 @@ def quiet() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def quiet_once(owner: Any, topic: str) -> Iterator[None]:
-    """`quiet` the first time that `owner` does something about `topic`."""
-    topics = _told.setdefault(owner, set())
-    if topic in topics:
+def quiet_sampler() -> Iterator[None]:
+    """`quiet` for a call that makes a Reverb sampler.
+
+    Reverb tells of the 1st, 2nd, 4th, 8th, ... sampler of the process. Only then is it worth
+    the cost of holding standard error back.
+    """
+    count = next(_samplers)
+    if count & (count - 1):
         yield
-        return
-    topics.add(topic)
-    with quiet():
-        yield
+    else:
+        with quiet():
+            yield

@@ -216,7 +216,7 @@ class ReverbReplay(base.Replay):
         return types.ReplaySample(info, self._data(_stack([item.data for item in items])))
 
     def _draw(self, table: str, num: int) -> list:
-        with reverb_logs.quiet_once(self, table):
+        with reverb_logs.quiet_sampler():
             return list(self._client.sample(table, num, emit_timesteps=False))
 
     def _wait_for(self, table: tables_lib.Table, num: int, deadline: float) -> None:

@@ -27,6 +27,7 @@ class IMPALAConfig:
       baseline_cost: weight of the squared value error.
       max_abs_reward: rewards are clipped to +- this; None for no clipping.
       hidden_sizes: widths of the layers before the core.
+      head_sizes: widths of the layers that policy and value each have for themselves.
       lstm_size: width of the LSTM core; 0 for a feed-forward network.
       jit_compile: compile the update with XLA.
     """
@@ -37,7 +38,7 @@ class IMPALAConfig:
     max_queue_size: int = 1000
     discount: float = 0.99
     learning_rate: float = 3e-3
-    learning_rate_decay_updates: int = 2000
+    learning_rate_decay_updates: int = 3300
     learning_rate_final_fraction: float = 0.1
     adam_beta1: float = 0.9
     adam_beta2: float = 0.999
@@ -46,7 +47,8 @@ class IMPALAConfig:
     entropy_cost: float = 0.01
     baseline_cost: float = 0.1
     max_abs_reward: Optional[float] = None
-    hidden_sizes: tuple[int, ...] = (64, 64)
+    hidden_sizes: tuple[int, ...] = ()
+    head_sizes: tuple[int, ...] = (64, 64)
     lstm_size: int = 0
     jit_compile: bool = False
 
@@ -59,10 +61,10 @@ class IMPALAConfig:
                 "sequence_length must be at least 2 (the last step only serves as bootstrap), "
                 f"got {self.sequence_length}."
             )
-        if self.lstm_size < 0 or any(size < 1 for size in self.hidden_sizes):
+        if self.lstm_size < 0 or any(size < 1 for size in (*self.hidden_sizes, *self.head_sizes)):
             raise ValueError(
-                f"Layer widths must be positive, got hidden_sizes = {self.hidden_sizes}, "
-                f"lstm_size = {self.lstm_size}."
+                f"Layer widths must be positive, got hidden_sizes = {self.hidden_sizes}, head_sizes = "
+                f"{self.head_sizes}, lstm_size = {self.lstm_size}."
             )
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate}.")

@@ -1,0 +1,27 @@
+"""PolicyValueHead: shapes, and layers that the two heads don't share."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from tfagents_x.networks.policy_value import PolicyValueHead
+
+FEATURES = np.random.default_rng(0).normal(size=[5, 3]).astype(np.float32)
+
+
+def test_two_linear_layers():
+    head = PolicyValueHead(4)
+    logits, value = head(FEATURES)
+    assert logits.shape == (5, 4) and value.shape == (5,)
+    assert sorted(tuple(v.shape) for v in head.variables) == [(1,), (3, 1), (3, 4), (4,)]
+
+
+def test_heads_share_nothing():
+    head = PolicyValueHead(4, hidden_sizes=(6,))
+    with tf.GradientTape() as tape:
+        _, value = head(FEATURES)
+        loss = tf.reduce_sum(value)
+    gradients = tape.gradient(loss, head.trainable_variables)
+    touched = {v.name for v, g in zip(head.trainable_variables, gradients) if g is not None}
+    assert len(touched) == 4 and all("value" in name for name in touched)
