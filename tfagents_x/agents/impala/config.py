@@ -32,13 +32,13 @@ class IMPALAConfig:
       jit_compile: compile the update with XLA.
     """
 
-    batch_size: int = 8
-    sequence_length: int = 10
-    sequence_period: int = 9
+    batch_size: int = 4
+    sequence_length: int = 20
+    sequence_period: int = 19
     max_queue_size: int = 1000
     discount: float = 0.99
     learning_rate: float = 3e-3
-    learning_rate_decay_updates: int = 3300
+    learning_rate_decay_updates: int = 2600
     learning_rate_final_fraction: float = 0.1
     adam_beta1: float = 0.9
     adam_beta2: float = 0.999
