@@ -39,10 +39,10 @@ class IMPALAConfig:
     discount: float = 0.99
     learning_rate: float = 3e-3
     learning_rate_decay_updates: int = 2600
-    learning_rate_final_fraction: float = 0.1
+    learning_rate_final_fraction: float = 0.02
     adam_beta1: float = 0.9
     adam_beta2: float = 0.999
-    adam_epsilon: float = 1e-8
+    adam_epsilon: float = 1e-3
     max_gradient_norm: Optional[float] = 40.0
     entropy_cost: float = 0.01
     baseline_cost: float = 0.1
