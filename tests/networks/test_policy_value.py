@@ -25,3 +25,13 @@ def test_heads_share_nothing():
     gradients = tape.gradient(loss, head.trainable_variables)
     touched = {v.name for v, g in zip(head.trainable_variables, gradients) if g is not None}
     assert len(touched) == 4 and all("value" in name for name in touched)
+
+
+def test_value_scale():
+    plain, scaled = PolicyValueHead(4), PolicyValueHead(4, value_scale=10.0)
+    for head in (plain, scaled):
+        head(FEATURES)
+    for a, b in zip(plain.variables, scaled.variables):
+        b.assign(a)
+    np.testing.assert_allclose(scaled(FEATURES)[1], 10 * plain(FEATURES)[1], rtol=1e-5)
+    np.testing.assert_allclose(scaled(FEATURES)[0], plain(FEATURES)[0])

@@ -22,7 +22,7 @@ from tfagents_x.agents import training as training_lib
 from tfagents_x.cli import display, overrides, plots, signals, texts
 from tfagents_x.replay import factory
 
-DEFAULT_STEPS = 200_000
+DEFAULT_STEPS = 150_000
 DEFAULT_CHECKPOINT_SECONDS = 30.0
 
 

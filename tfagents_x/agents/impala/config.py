@@ -28,6 +28,7 @@ class IMPALAConfig:
       max_abs_reward: rewards are clipped to +- this; None for no clipping.
       hidden_sizes: widths of the layers before the core.
       head_sizes: widths of the layers that policy and value each have for themselves.
+      value_scale: typical size of a return; the value head's output is multiplied by it.
       lstm_size: width of the LSTM core; 0 for a feed-forward network.
       jit_compile: compile the update with XLA.
     """
@@ -37,18 +38,19 @@ class IMPALAConfig:
     sequence_period: int = 19
     max_queue_size: int = 1000
     discount: float = 0.99
-    learning_rate: float = 3e-3
-    learning_rate_decay_updates: int = 2600
+    learning_rate: float = 2e-3
+    learning_rate_decay_updates: int = 2000
     learning_rate_final_fraction: float = 0.02
     adam_beta1: float = 0.9
     adam_beta2: float = 0.999
-    adam_epsilon: float = 1e-3
+    adam_epsilon: float = 1e-5
     max_gradient_norm: Optional[float] = 40.0
     entropy_cost: float = 0.01
     baseline_cost: float = 0.1
     max_abs_reward: Optional[float] = None
     hidden_sizes: tuple[int, ...] = ()
     head_sizes: tuple[int, ...] = (64, 64)
+    value_scale: float = 10.0
     lstm_size: int = 0
     jit_compile: bool = False
 

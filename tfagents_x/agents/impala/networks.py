@@ -33,5 +33,7 @@ def make_network(spec: specs.EnvironmentSpec, config: IMPALAConfig) -> snt.DeepR
         layers += [snt.Linear(size), tf.nn.relu]
     if config.lstm_size:
         layers.append(snt.LSTM(config.lstm_size))
-    layers.append(policy_value.PolicyValueHead(spec.actions.num_values, config.head_sizes))
+    layers.append(
+        policy_value.PolicyValueHead(spec.actions.num_values, config.head_sizes, config.value_scale)
+    )
     return snt.DeepRNN(layers)
