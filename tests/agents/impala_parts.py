@@ -6,7 +6,14 @@ from tfagents_x import environments, specs
 from tfagents_x.agents import run_directory, training
 from tfagents_x.agents.impala import IMPALABuilder, IMPALAConfig
 
-TINY = dict(batch_size=2, sequence_length=5, sequence_period=4, hidden_sizes=(8,), head_sizes=(), lstm_size=4)
+TINY = dict(
+    batch_size=2,
+    sequence_length=5,
+    sequence_period=4,
+    hidden_sizes=(8,),
+    head_sizes=(),
+    lstm_size=4,
+)
 
 
 def make_environment():
