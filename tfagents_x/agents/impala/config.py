@@ -65,8 +65,8 @@ class IMPALAConfig:
             )
         if self.lstm_size < 0 or any(size < 1 for size in (*self.hidden_sizes, *self.head_sizes)):
             raise ValueError(
-                f"Layer widths must be positive, got hidden_sizes = {self.hidden_sizes}, head_sizes = "
-                f"{self.head_sizes}, lstm_size = {self.lstm_size}."
+                f"Layer widths must be positive, got hidden_sizes = {self.hidden_sizes}, "
+                f"head_sizes = {self.head_sizes}, lstm_size = {self.lstm_size}."
             )
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate}.")
