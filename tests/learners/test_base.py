@@ -213,6 +213,8 @@ def test_get_variables():
     np.testing.assert_array_equal(target[1], learner.target.w)
     with pytest.raises(ValueError, match=r"policy.*online"):
         learner.get_variables(["policy"])
+    with pytest.raises(TypeError, match="list of network names.*'online'"):
+        learner.get_variables("online")
 
 
 def test_counts_and_logs_tensors():
@@ -277,7 +279,7 @@ def test_variables_outside_the_scope_are_refused():
 def test_restore_refuses_other_states():
     learner = toy.ToyLearner(toy.samples(1))
     state = learner.save()
-    with pytest.raises(ValueError, match="not saved by a learner like this"):
+    with pytest.raises(ValueError, match=r"not saved by a learner like this.*lacks \['counters"):
         learner.restore({"networks": state["networks"]})
     wrong = tree.map_structure(lambda x: np.zeros([7]) if np.ndim(x) else x, state)
     with pytest.raises(ValueError, match=r"networks/.*\(7,\).*another size"):
@@ -287,6 +289,15 @@ def test_restore_refuses_other_states():
 def test_uneven_batches_are_explained():
     learner = toy.ToyLearner(toy.samples(1, batch_size=7), strategies.mirrored())
     with pytest.raises(ValueError, match="7.*2 replicas.*multiple of 2"):
+        learner.step()
+    signature = tree.map_structure(
+        lambda x: tf.TensorSpec([None, *x.shape[1:]], x.dtype), next(toy.samples(1))
+    )
+    dataset = tf.data.Dataset.from_generator(
+        lambda: toy.samples(1, batch_size=7), output_signature=signature
+    )
+    learner = toy.ToyLearner(dataset, strategies.mirrored())
+    with pytest.raises(ValueError, match=r"unequal shares, \[4, 3\].*multiple of 2"):
         learner.step()
     learner = toy.ToyLearner(toy.samples(1, batch_size=7), num_sgd_steps_per_step=2)
     with pytest.raises(ValueError, match="batch of 7.*num_sgd_steps_per_step = 2"):

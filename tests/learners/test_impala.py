@@ -101,24 +101,58 @@ def with_data(**changes):
 
 
 DATA = golden_rnn.batches(BASE)[0].data
+STATE = DATA.extras["core_state"][0]
+
+
+def with_extras(**changes):
+    return with_data(extras={**DATA.extras, **changes})
+
+
 BAD_BATCHES = {
     "no_extras": (with_data(extras=()), r"\['core_state', 'logits'\].*record"),
     "no_logits": (
         with_data(extras={"core_state": DATA.extras["core_state"]}),
         r"needs \['logits'\].*got \['core_state'\]",
     ),
-    "reward_of_other_length": (with_data(reward=DATA.reward[:, :-1]), r"agree on \[B, T\].*reward"),
-    "reward_with_axis": (with_data(reward=DATA.reward[..., None]), r"agree on \[B, T\]"),
+    "short_reward": (with_data(reward=DATA.reward[:, :-1]), r"reward.*\(4, 7\), wanted \(4, 8\)"),
+    "reward_with_axis": (with_data(reward=DATA.reward[..., None]), r"reward.*\(4, 8, 1\)"),
+    "integer_reward": (with_data(reward=DATA.action), "reward.*int32.*float32"),
+    "no_reward": (with_data(reward=()), "batch has another structure"),
+    "few_discounts": (with_data(discount=DATA.discount[:2]), r"discount.*\(2, 8\)"),
     "continuous_action": (with_data(action=DATA.reward), "integer actions"),
+    "action_with_axis": (with_data(action=DATA.action[..., None]), r"action.*\(4, 8, 1\)"),
     "one_step": (
-        with_data(**{k: getattr(DATA, k)[:, :1] for k in DATA._fields if k != "extras"})._replace(),
-        r"agree on \[B, T\]|at least 2",
+        with_data(**{k: getattr(DATA, k)[:, :1] for k in DATA._fields if k != "extras"}),
+        r"at least 2 steps.*\[4, 1\]",
+    ),
+    "no_sequence": (
+        with_data(**{k: getattr(DATA, k)[:0] for k in DATA._fields if k != "extras"}),
+        r"at least one sequence.*\[0, 8\]",
     ),
     "logits_of_other_size": (
-        with_data(extras={**DATA.extras, "logits": DATA.extras["logits"][..., :-1]}),
-        "4 actions.*for 3",
+        with_extras(logits=DATA.extras["logits"][..., :-1]),
+        r"logits.*\(4, 8, 3\), wanted \(4, 8, 4\)",
     ),
+    "short_observation": (with_data(observation=DATA.observation[:, 1:]), r"observation.*4, 7, 3"),
+    "narrow_observation": (with_data(observation=DATA.observation[..., 1:]), r"wanted \(4, 8, 3\)"),
+    "nested_observation": (
+        with_data(observation={"x": DATA.observation}),
+        "observation has another structure",
+    ),
+    "integer_observation": (
+        with_data(observation=DATA.observation.astype(np.int32)),
+        "observation has dtype int32.*float32",
+    ),
+    "state_of_other_width": (with_extras(core_state=(STATE[..., 1:],)), r"core_state/0.*4, 8, 4"),
+    "state_without_time": (with_extras(core_state=(STATE[:, 0],)), r"core_state/0.*\(4, 5\)"),
+    "no_state": (with_extras(core_state=()), "core_state'. has 0 tensors"),
+    "two_states": (with_extras(core_state=(STATE, STATE)), "core_state'. has 2 tensors"),
     "nan_reward": (with_data(reward=DATA.reward * np.nan), "Update 1 gave loss = nan"),
+    "action_7": (
+        with_data(action=np.full_like(DATA.action, 7)),
+        "actions outside the action space",
+    ),
+    "a_step": (DATA, r"ReplaySample\(info, data\), got a Step"),
 }
 
 
@@ -127,6 +161,47 @@ def test_bad_batches_are_explained(name):
     sample, message = BAD_BATCHES[name]
     learner = make_learner(BASE, model_of(BASE), iter([sample]), max_abs_reward=None)
     with pytest.raises((ValueError, TypeError), match=message):
+        learner.step()
+
+
+def test_states_may_come_in_any_container():
+    expected = make_learner(BASE, model_of(BASE), iter(golden_rnn.batches(BASE))).step()
+    for state in (STATE, [STATE], {"h": STATE}):
+        sample = golden_rnn.batches(BASE)[0]
+        extras = {**sample.data.extras, "core_state": state}
+        sample = sample._replace(data=sample.data._replace(extras=extras))
+        metrics = make_learner(BASE, model_of(BASE), iter([sample])).step()
+        np.testing.assert_allclose(metrics["loss"], expected["loss"], rtol=1e-6)
+
+
+def test_episode_starts_are_checked_where_they_are_used():
+    sample = with_data(start_of_episode=DATA.start_of_episode[:, 1:])
+    learner = make_learner(BASE, model_of(BASE), iter([sample]), mask_episode_ends=True)
+    with pytest.raises(ValueError, match=r"start_of_episode.*\(4, 7\)"):
+        learner.step()
+
+
+class OneHead(snt.Module):
+    def __init__(self):
+        super().__init__()
+        self._linear = snt.Linear(4)
+
+    def __call__(self, x):
+        return self._linear(x)
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (OneHead(), r"must return \(logits \[B, A\], value \[B\]\)"),
+        (golden_rnn.PolicyValue(6), "logits for 6 actions, the environment 4"),
+    ],
+)
+def test_networks_that_do_not_fit(head, message):
+    network = snt.DeepRNN([snt.VanillaRNN(5), head])
+    spec = golden_rnn.environment_spec(BASE)
+    learner = IMPALALearner(spec, network, iter(golden_rnn.batches(BASE)), 1e-3)
+    with pytest.raises(ValueError, match=message):
         learner.step()
 
 
@@ -145,14 +220,30 @@ def test_continuous_action_space_is_refused():
         ("max_gradient_norm", -1.0),
         ("compatibility", "acme"),
         ("num_sgd_steps_per_step", 0),
+        ("num_sgd_steps_per_step", 1.5),
         ("prefetch_size", -1),
+        ("discount", "x"),
+        ("entropy_cost", float("nan")),
+        ("network", None),
+        ("environment_spec", None),
+        ("learning_rate", None),
+        ("learning_rate", float("nan")),
+        ("optimizer", "adam"),
+        ("counter", "steps"),
+        ("logger", "log"),
         ("accelerator_strategy", "gpu"),
     ],
 )
 def test_bad_arguments_are_explained(argument, value):
     spec = golden_rnn.environment_spec(BASE)
+    arguments = {
+        "environment_spec": spec,
+        "network": model_of(BASE).network,
+        "dataset": iter([]),
+        "learning_rate": 1e-3,
+    }
     with pytest.raises((ValueError, TypeError), match=argument):
-        IMPALALearner(spec, model_of(BASE).network, iter([]), 1e-3, **{argument: value})
+        IMPALALearner(**{**arguments, argument: value})
 
 
 def test_a_network_without_variables_gets_them():

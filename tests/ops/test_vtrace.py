@@ -405,3 +405,16 @@ def test_bad_td_arguments(name):
     arguments = {**{k: np.ones((4, 2), F32) for k in TD_ARGS}, **changes}
     with pytest.raises(error, match=message):
         vtrace.td_error_and_advantage(**arguments)
+
+
+def test_logits_of_different_sizes_are_refused():
+    zeros, mu, pi = np.zeros([5, 2], np.float32), np.zeros([5, 2, 3]), np.zeros([5, 2, 4])
+    arguments = (mu, pi, zeros.astype(np.int32), zeros, zeros, zeros, zeros[0])
+    with pytest.raises(ValueError, match="behaviour_policy_logits.*as target_policy_logits"):
+        vtrace.from_logits(*arguments)
+
+
+def test_float_actions_are_refused():
+    zeros, logits = np.zeros([5, 2], np.float32), np.zeros([5, 2, 3], np.float32)
+    with pytest.raises(TypeError, match="float32.*indices of actions"):
+        vtrace.from_logits(logits, logits, zeros, zeros, zeros, zeros, zeros[0])

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import types
 import typing
 from collections.abc import Mapping
 from typing import Any
+
+# `int | None` is another type than `Optional[int]`, and exists from Python 3.10 on.
+_UNIONS = (typing.Union, getattr(types, "UnionType", typing.Union))
 
 
 def field_types(config_class: type) -> dict[str, Any]:
@@ -26,15 +30,46 @@ def from_fields(config_class: type, fields: Mapping[str, Any]) -> Any:
     A field that is missing gets its default, so that a config lives on when fields are added.
 
     Raises:
-      ValueError: there is a field that the config hasn't, or a value that it refuses.
+      ValueError: there is a field that the config hasn't, a value of another type than the
+        field's, or one that the config refuses.
     """
-    unknown = sorted(set(fields) - set(field_types(config_class)))
+    wanted = field_types(config_class)
+    unknown = sorted(set(fields) - set(wanted))
     if unknown:
         raise ValueError(
             f"{config_class.__name__} has no {', '.join(unknown)}: the run was made by another "
             "version of tfagents_x. Use that version, or start a new run."
         )
+    for name, value in fields.items():
+        if not _fits(value, wanted[name]):
+            raise ValueError(f"{name} must be {_type_name(wanted[name])}, got {value!r}.")
     return config_class(**{name: _tuples(value) for name, value in fields.items()})
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """Whether a value from JSON is of a type; of types that JSON hasn't, every value is."""
+    origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
+    if origin in _UNIONS:
+        return any(_fits(value, a) for a in arguments)
+    if origin is typing.Literal:
+        return value in arguments
+    if origin is tuple:
+        return isinstance(value, (list, tuple)) and _elements_fit(value, arguments)
+    if wanted in (int, float):
+        numbers = (int, float) if wanted is float else int
+        return isinstance(value, numbers) and not isinstance(value, bool)
+    return not isinstance(wanted, type) or origin is not None or isinstance(value, wanted)
+
+
+def _elements_fit(values: typing.Sequence[Any], wanted: tuple[Any, ...]) -> bool:
+    if len(wanted) == 2 and wanted[1] is Ellipsis:
+        wanted = wanted[:1] * len(values)
+    return len(values) == len(wanted) and all(map(_fits, values, wanted))
+
+
+def _type_name(wanted: Any) -> str:
+    plain = isinstance(wanted, type) and typing.get_origin(wanted) is None
+    return wanted.__name__ if plain else str(wanted).replace("typing.", "")
 
 
 def _tuples(value: Any) -> Any:

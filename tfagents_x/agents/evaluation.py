@@ -74,7 +74,7 @@ def evaluate(
     checkpoint = _latest_checkpoint(directory, report)
     environment = environments.make_environment(spec.environment)
     try:
-        builder = make_builder(spec, specs.make_environment_spec(environment))
+        builder = make_builder(spec, specs.make_environment_spec(environment), directory.config)
         network = builder.make_network()
         restore_network(network, checkpoint)
         actor = builder.make_actor(builder.make_policy(network, evaluation=greedy))
@@ -93,15 +93,25 @@ def evaluate(
 
 
 def make_builder(
-    spec: run_directory.RunSpec, environment_spec: specs.EnvironmentSpec
+    spec: run_directory.RunSpec,
+    environment_spec: specs.EnvironmentSpec,
+    source: Optional[os.PathLike] = None,
 ) -> builder_lib.Builder:
     """The builder of a run's agent, with the run's config.
 
+    Args:
+      spec: of the run.
+      environment_spec: of its environment.
+      source: file that the spec was read from, to be named if it is wrong.
+
     Raises:
-      ValueError: this version doesn't know the agent or one of its settings.
+      ValueError: this version doesn't know the agent or one of its settings, or a value is wrong.
     """
-    builder_class = registry.get_builder(spec.agent)
-    config = configs.from_fields(builder_class.config_class, spec.config)
+    try:
+        builder_class = registry.get_builder(spec.agent)
+        config = configs.from_fields(builder_class.config_class, spec.config)
+    except ValueError as error:
+        raise ValueError(str(error) if source is None else f"{source}: {error}") from error
     return builder_class(config, environment_spec)
 
 

@@ -21,7 +21,7 @@ import tensorflow as tf
 import tree
 
 from tfagents_x import core, types
-from tfagents_x.learners import feed, targets
+from tfagents_x.learners import checks, feed, targets
 from tfagents_x.utils import counting, distribute, loggers, nest
 
 Metrics = dict[str, tf.Tensor]
@@ -70,7 +70,8 @@ class NonFiniteError(ArithmeticError, ValueError):
             f"Update {step} gave "
             + ", ".join(f"{k} = {v}" for k, v in bad.items())
             + ". The parameters are no longer usable; go back to the last checkpoint. Usual "
-            "causes: rewards or observations that are not finite, or too high a learning rate."
+            "causes: rewards or observations that are not finite, actions outside the action "
+            "space, or too high a learning rate."
         )
         self.step = step
         self.metrics = tuple(bad)
@@ -122,10 +123,15 @@ class Learner(core.Learner):
           TypeError: `accelerator_strategy`, a network or the dataset is of the wrong kind.
           ValueError: a number out of range, or variables made outside the strategy's scope.
         """
-        if num_sgd_steps_per_step < 1:
-            raise ValueError(
-                f"num_sgd_steps_per_step must be at least 1, got {num_sgd_steps_per_step}."
-            )
+        checks.check_count("num_sgd_steps_per_step", num_sgd_steps_per_step)
+        checks.check_count("prefetch_size", prefetch_size, low=0)
+        for name, part in trained.items():
+            example = "a Sonnet optimizer, or an object with apply(updates, parameters)"
+            checks.check_method(f"the {name} optimizer", part.optimizer, "apply", example)
+        if counter is not None:
+            checks.check_method("counter", counter, "increment", "a counting.Counter")
+        if logger is not None:
+            checks.check_method("logger", logger, "write", "a loggers.Logger")
         self._strategy = distribute.get_strategy(accelerator_strategy)
         self._networks = dict(networks)
         self._trained = dict(trained)
@@ -253,7 +259,13 @@ class Learner(core.Learner):
           ValueError, TypeError: the batch has the wrong structure, shapes or dtypes.
         """
         data, kept = self._feed.next()
-        metrics, finite, per_item = self._update(data)
+        try:
+            metrics, finite, per_item = self._update(data)
+        except tf.errors.InvalidArgumentError as error:
+            raise ValueError(
+                f"Update {self.num_updates + 1} failed inside TensorFlow: "
+                f"{error.message.splitlines()[0]} Usual cause: actions outside the action space."
+            ) from error
         if not finite:
             raise NonFiniteError(self.num_updates, nest.to_numpy(metrics))
         self._after_update(kept, per_item)
@@ -280,8 +292,11 @@ class Learner(core.Learner):
         """The variables of each named network, in the order of `module.variables`.
 
         Raises:
+          TypeError: `names` is a single text.
           ValueError: there is no network of that name.
         """
+        if isinstance(names, str):
+            raise TypeError(f"names must be a list of network names, got the text {names!r}.")
         unknown = [name for name in names if name not in self._networks]
         if unknown:
             raise ValueError(f"No network named {unknown}; this learner has {[*self._networks]}.")
@@ -332,12 +347,14 @@ class Learner(core.Learner):
           ValueError: the state has other names, shapes or dtypes.
         """
         ours = self._state()
-        try:
-            tree.assert_same_structure(ours, state)
-        except (TypeError, ValueError) as error:
+        names = lambda nested: {"/".join(map(str, p)) for p, _ in tree.flatten_with_path(nested)}
+        missing, unknown = names(ours) - names(state), names(state) - names(ours)
+        if missing or unknown:
             raise ValueError(
-                f"This state was not saved by a learner like this one: {error}"
-            ) from error
+                "This state was not saved by a learner like this one: it lacks "
+                f"{sorted(missing)[:3] or 'nothing'} and has {sorted(unknown)[:3] or 'nothing'} "
+                "that this learner has not."
+            )
         pairs = zip(tree.flatten_with_path(ours), tree.flatten(state))
         for (path, variable), value in pairs:
             if tuple(variable.shape) != np.shape(value):

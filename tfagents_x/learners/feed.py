@@ -56,6 +56,7 @@ class Feed:
             dataset = dataset.prefetch(prefetch_size) if prefetch_size else dataset
             if distribute.is_distributed(self._strategy):
                 dataset = self._strategy.experimental_distribute_dataset(dataset)
+                self._share = lambda data: distribute.check_equal_shares(data, self._strategy)
             return iter(dataset)
         if isinstance(source, _DISTRIBUTED):
             # Per-replica values are taken as they are.
@@ -69,6 +70,11 @@ class Feed:
         return map(self._parts, iter(source))
 
     def _parts(self, sample: types.ReplaySample) -> tuple[Any, Any]:
+        if not hasattr(sample, "info") or not hasattr(sample, "data"):
+            raise TypeError(
+                "The dataset must yield ReplaySample(info, data), got a "
+                f"{type(sample).__name__}. Wrap what you have: ReplaySample(info=(), data=step)."
+            )
         device, host = self._split(sample)
         return tree.map_structure(nest.narrow, device), host
 

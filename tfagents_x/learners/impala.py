@@ -6,6 +6,7 @@ metrics) and `acme.agents.tf.impala` (constructor).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Optional
 
 import numpy as np
@@ -14,7 +15,7 @@ import tensorflow as tf
 import tree
 
 from tfagents_x import specs, types
-from tfagents_x.learners import base
+from tfagents_x.learners import base, checks
 from tfagents_x.networks import recurrence
 from tfagents_x.ops import policy_gradient, vtrace
 from tfagents_x.utils import counting, distribute, loggers, nest
@@ -85,7 +86,16 @@ class IMPALALearner(base.Learner):
         Raises:
           ValueError: the action space isn't discrete, or a number is out of range.
         """
-        _check_arguments(environment_spec, discount, max_abs_reward, max_gradient_norm)
+        numbers = {
+            "discount": discount,
+            "entropy_cost": entropy_cost,
+            "baseline_cost": baseline_cost,
+            "max_abs_reward": max_abs_reward,
+            "max_gradient_norm": max_gradient_norm,
+        }
+        if optimizer is None:
+            numbers["learning_rate"] = learning_rate
+        _check_arguments(environment_spec, network, numbers)
         if compatibility not in ("acme_jax", "acme_tf"):
             raise ValueError(
                 f"compatibility must be 'acme_jax' or 'acme_tf', got {compatibility!r}."
@@ -99,7 +109,7 @@ class IMPALALearner(base.Learner):
                 nest.create_variables(network, [environment_spec.observations])
             optimizer = optimizer or snt.optimizers.Adam(learning_rate)
         self._network = network
-        self._num_actions = environment_spec.actions.num_values
+        self._spec = environment_spec
         self._discount = discount
         self._entropy_cost = entropy_cost
         self._baseline_cost = baseline_cost
@@ -121,20 +131,25 @@ class IMPALALearner(base.Learner):
         )
 
     def _losses(self, data: types.Step) -> base.Losses:
-        _check_batch(data, self._num_actions)
-        data = nest.batch_to_sequence(data)
-        state = tree.map_structure(lambda x: x[0], data.extras["core_state"])
+        core_state = _check_batch(data, self._spec, self._network.initial_state(1))
+        if self._mask_episode_ends:
+            flags = tf.TensorSpec([], tf.bool)
+            shape = tuple(data.action.shape)
+            checks.check_leaves("start_of_episode", data.start_of_episode, flags, shape)
+        data = nest.batch_to_sequence(data._replace(extras=data.extras["logits"]))
+        state = tree.map_structure(lambda x: x[:, 0], core_state)
         resets = data.start_of_episode if self._mask_episode_ends else None
-        (logits, values), _ = recurrence.unroll(self._network, data.observation, state, resets)
+        outputs, _ = recurrence.unroll(self._network, data.observation, state, resets)
+        _check_outputs(outputs, self._spec.actions.num_values)
+        logits, values = outputs
 
         # The last step has a value to bootstrap from, but no outcome of its own.
         target_logits, v_tm1, bootstrap_value = logits[:-1], values[:-1], values[-1]
         actions = data.action[:-1]
         rewards = self._clip(tf.cast(data.reward[:-1], values.dtype))
         valid = self._valid(data.start_of_episode, rewards)
-        log_rhos = _log_prob(target_logits, actions) - _log_prob(
-            data.extras["logits"][:-1], actions
-        )
+        behaviour_logits = data.extras[:-1]
+        log_rhos = _log_prob(target_logits, actions) - _log_prob(behaviour_logits, actions)
         returns = vtrace.from_importance_weights(
             # With weight 0 a row's target is its own value, which is what the row before needs.
             log_rhos=tf.where(valid, log_rhos, -np.inf),
@@ -190,30 +205,33 @@ def _log_prob(logits: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
     return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=actions, logits=logits)
 
 
-def _check_arguments(
-    environment_spec: specs.EnvironmentSpec,
-    discount: float,
-    max_abs_reward: Optional[float],
-    max_gradient_norm: Optional[float],
-) -> None:
-    actions = environment_spec.actions
-    if not isinstance(actions, specs.DiscreteArray):
-        raise ValueError(
-            f"IMPALA needs one discrete action (specs.DiscreteArray), got {actions!r}. "
-            "Discretise the action space, or use a learner for continuous control."
+def _check_arguments(environment_spec: Any, network: Any, numbers: Mapping[str, Any]) -> None:
+    if not isinstance(environment_spec, specs.EnvironmentSpec):
+        raise TypeError(
+            f"environment_spec must be a specs.EnvironmentSpec, got {environment_spec!r}. "
+            "specs.make_environment_spec(environment) makes one."
         )
-    if not 0.0 <= discount <= 1.0:
-        raise ValueError(f"discount must be in [0, 1], got {discount}.")
-    for name, value in {
-        "max_abs_reward": max_abs_reward,
-        "max_gradient_norm": max_gradient_norm,
-    }.items():
-        if value is not None and not value > 0:
-            raise ValueError(f"{name} must be positive or None, got {value}.")
+    if not isinstance(environment_spec.actions, specs.DiscreteArray):
+        raise ValueError(
+            "IMPALA needs one discrete action (specs.DiscreteArray), got "
+            f"{environment_spec.actions!r}. Discretise the action space, or use a learner for "
+            "continuous control."
+        )
+    if not isinstance(network, snt.RNNCore):
+        raise TypeError(
+            f"network must be a recurrent core (snt.RNNCore), got {network!r}. Wrap a "
+            "feed-forward one in snt.DeepRNN([network])."
+        )
+    for name, value in numbers.items():
+        # Limits of 0 would leave no reward, and no gradient.
+        limit = name.startswith("max_")
+        high = 1.0 if name == "discount" else np.inf
+        low = np.finfo(np.float32).tiny if limit else -np.inf if "cost" in name else 0.0
+        checks.check_number(name, value, low, high, optional=limit)
 
 
-def _check_batch(data: types.Step, num_actions: int) -> None:
-    """At trace time, from static shapes; the loss below can then rely on them."""
+def _check_batch(data: types.Step, spec: specs.EnvironmentSpec, state: Any) -> Any:
+    """At trace time, from static shapes. Returns the core state in the structure of `state`."""
     extras = data.extras if isinstance(data.extras, dict) else {}
     missing = {"core_state", "logits"} - set(extras)
     if missing:
@@ -223,23 +241,44 @@ def _check_batch(data: types.Step, num_actions: int) -> None:
             "state before the step and the logits it sampled from."
         )
     if not data.action.dtype.is_integer:
-        raise TypeError(f"IMPALA needs integer actions, got {data.action.dtype}.")
-    shapes = {
-        "action": data.action.shape,
-        "reward": data.reward.shape,
-        "discount": data.discount.shape,
-        "logits": extras["logits"].shape[:-1],
-    }
-    if any(s.rank != 2 or not s.is_compatible_with(data.action.shape) for s in shapes.values()):
-        listed = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
-        raise ValueError(f"IMPALA needs leaves that agree on [B, T], got {listed}.")
-    if extras["logits"].shape[-1] != num_actions:
+        raise TypeError(f"IMPALA needs integer actions, got {data.action.dtype.name}.")
+    leading = tuple(data.action.shape) if data.action.shape.rank == 2 else (None, None)
+    if leading[0] == 0 or (leading[1] or 2) < 2:
         raise ValueError(
-            f"The environment has {num_actions} actions, the recorded logits are for "
-            f"{extras['logits'].shape[-1]}."
+            "IMPALA needs at least one sequence of at least 2 steps (the last one only serves as "
+            f"bootstrap), got [B, T] = {list(leading)}."
         )
-    if data.action.shape[1] is not None and data.action.shape[1] < 2:
+    scalar, logits = tf.TensorSpec([], tf.float32), [spec.actions.num_values]
+    floats = {"reward": data.reward, "discount": data.discount, "logits": extras["logits"]}
+    wanted = {"reward": scalar, "discount": scalar, "logits": tf.TensorSpec(logits, tf.float32)}
+    checks.check_leaves("action", data.action, tf.TensorSpec([], data.action.dtype), leading)
+    checks.check_leaves("batch", floats, wanted, leading)
+    checks.check_leaves("observation", data.observation, spec.observations, leading)
+    return _core_state(extras["core_state"], state, leading)
+
+
+def _core_state(recorded: Any, state: Any, leading: tuple) -> Any:
+    """Recorded states [B, T, ...], whatever their containers, in those of the network."""
+    leaves = tree.flatten(recorded)
+    if len(leaves) != len(tree.flatten(state)):
         raise ValueError(
-            f"IMPALA needs sequences of at least 2 steps (the last one only serves as bootstrap), "
-            f"got [B, T] = {tuple(data.action.shape)}."
+            f"extras['core_state'] has {len(leaves)} tensors, {checks.describe(recorded)}, but the "
+            f"network's state is {checks.describe(state)}."
+        )
+    recorded = tree.unflatten_as(state, leaves)
+    spec = tree.map_structure(lambda x: tf.TensorSpec(x.shape[1:], x.dtype), state)
+    checks.check_leaves("core_state", recorded, spec, leading)
+    return recorded
+
+
+def _check_outputs(outputs: Any, num_actions: int) -> None:
+    shapes = [x.shape for x in outputs] if isinstance(outputs, tuple) else []
+    if len(shapes) != 2 or shapes[0].rank != 3 or shapes[1].rank != 2:
+        raise ValueError(
+            "IMPALA's network must return (logits [B, A], value [B]), got, for [T, B] steps, "
+            f"{checks.describe(outputs)}. networks.policy_value.PolicyValueHead is such a head."
+        )
+    if shapes[0][-1] != num_actions:
+        raise ValueError(
+            f"The network has logits for {shapes[0][-1]} actions, the environment {num_actions}."
         )

@@ -112,7 +112,8 @@ def action_log_prob(name: str, distribution: Any, actions: Any) -> tf.Tensor:
       Tensor of the distribution's batch shape.
 
     Raises:
-      TypeError: `distribution` has no `log_prob`.
+      TypeError: `distribution` has no `log_prob`, or is one over integers and `actions` are
+        none.
       ValueError: the shape of `actions` is another.
     """
     if not callable(getattr(distribution, "log_prob", None)):
@@ -121,6 +122,8 @@ def action_log_prob(name: str, distribution: Any, actions: Any) -> tf.Tensor:
             f"for instance tfp.distributions.Categorical(logits)."
         )
     actions = tf.convert_to_tensor(actions)
+    if getattr(distribution.dtype, "is_integer", False):
+        require_integer(f"the action of {name}", actions)
     batch, event = distribution.batch_shape, distribution.event_shape
     if isinstance(event, tf.TensorShape):  # the event of a joint distribution is a nest
         require_shape(

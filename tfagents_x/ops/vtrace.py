@@ -209,6 +209,7 @@ def multi_from_logits(
     )
     target = _log_probs("target_policy_logits", target_policy_logits, actions, dist_class)
     if behaviour_action_log_probs is None or num_heads > 1:
+        _check_same_shapes(behaviour_policy_logits, target_policy_logits)
         behaviour = _log_probs(
             "behaviour_policy_logits", behaviour_policy_logits, actions, dist_class
         )
@@ -315,6 +316,17 @@ def _num_heads(**heads: Any) -> int:
             f"One tensor per action head is wanted in each list, but their lengths are {lengths}."
         )
     return len(heads["actions"])
+
+
+def _check_same_shapes(behaviour: Sequence[Any], target: Sequence[Any]) -> None:
+    """Both policies have parameters of one kind, so a difference is a mistake."""
+    for head, (mu, pi) in enumerate(zip(behaviour, target)):
+        checks.require_shape(
+            f"behaviour_policy_logits[{head}]",
+            tf.convert_to_tensor(mu),
+            tf.convert_to_tensor(pi).shape,
+            "as target_policy_logits",
+        )
 
 
 def _log_probs(

@@ -184,3 +184,21 @@ def distribute_batch(batch: types.NestedArray, strategy: tf.distribute.Strategy)
         return tree.map_structure(lambda x: tf.convert_to_tensor(x[start : start + share]), batch)
 
     return strategy.experimental_distribute_values_from_function(part)
+
+
+def check_equal_shares(batch: Any, strategy: tf.distribute.Strategy) -> Any:
+    """Returns a distributed batch as it is, if the replicas' shares are equal.
+
+    The mean of means over unequal shares would not be the mean over the batch.
+
+    Raises:
+      ValueError: they are not.
+    """
+    shares = strategy.experimental_local_results(tree.flatten(batch)[0])
+    sizes = [int(share.shape[0]) for share in shares]
+    if len(set(sizes)) > 1:
+        raise ValueError(
+            f"A batch of {sum(sizes)} fell into unequal shares, {sizes}. Use a batch size that is "
+            f"a multiple of {len(sizes)} replicas, with drop_remainder=True."
+        )
+    return batch

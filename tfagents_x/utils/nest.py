@@ -83,10 +83,15 @@ _NARROW = {
 }
 
 
+def narrow_dtype(dtype: tf.DType) -> tf.DType:
+    """The 32-bit counterpart of a 64-bit dtype, and any other dtype as it is."""
+    return _NARROW.get(dtype, dtype)
+
+
 def narrow(leaf: Any) -> tf.Tensor:
     """A 64-bit tensor or array as a 32-bit tensor, anything else as a tensor of its own dtype.
 
     Accelerators have no 64-bit integers, and networks are float32.
     """
     tensor = tf.convert_to_tensor(leaf)
-    return tf.cast(tensor, _NARROW.get(tensor.dtype, tensor.dtype))
+    return tf.cast(tensor, narrow_dtype(tensor.dtype))

@@ -50,7 +50,12 @@ class CheckpointFolder:
     def all(self) -> list[pathlib.Path]:
         """Paths of all complete checkpoints, the newest last."""
         found = [p for p in self._root.glob(f"{_PREFIX}*") if p.name[len(_PREFIX) :].isdigit()]
-        return sorted(found, key=lambda p: int(p.name[len(_PREFIX) :]))
+        return sorted(found, key=self.step_of)
+
+    @staticmethod
+    def step_of(path: pathlib.Path) -> int:
+        """The number that a checkpoint was saved with."""
+        return int(path.name[len(_PREFIX) :])
 
     def save(self, step: int, write: Callable[[pathlib.Path], None]) -> pathlib.Path:
         """Makes the checkpoint of `step`.
@@ -84,11 +89,13 @@ class CheckpointFolder:
         Args:
           report: told about every damaged checkpoint that is passed over.
         """
-        for path in reversed(self.all()):
+        paths = self.all()
+        for path in reversed(paths):
             damage = find_damage(path)
             if damage is None:
                 return path
-            report(f"Checkpoint {path} is damaged ({damage}); going back to the one before.")
+            then = "there is none before it" if path == paths[0] else "going back to the one before"
+            report(f"Checkpoint {path} is damaged ({damage}); {then}.")
         return None
 
     def drop_after(self, path: pathlib.Path) -> None:
@@ -137,6 +144,11 @@ def find_damage(folder: pathlib.Path) -> Optional[str]:
         manifest = json.loads((folder / _MANIFEST).read_text())
     except (OSError, ValueError) as error:
         return f"no readable manifest: {error}"
+    if not _is_manifest(manifest):
+        return f"{_MANIFEST} is no list of files with their sizes and sums"
+    unknown = {p.relative_to(folder).as_posix() for p in _files(folder)} - set(manifest)
+    if unknown:
+        return f"{min(unknown)} is not in {_MANIFEST}"
     for name, (size, digest) in manifest.items():
         path = folder / name
         if not path.is_file():
@@ -146,6 +158,13 @@ def find_damage(folder: pathlib.Path) -> Optional[str]:
         if _digest(path)[1] != digest:
             return f"{name} has other contents than when it was written"
     return None
+
+
+def _is_manifest(content: Any) -> bool:
+    if not isinstance(content, dict):
+        return False
+    entries = [e if isinstance(e, list) else [] for e in content.values()]
+    return bool(entries) and all([type(x) for x in entry] == [int, str] for entry in entries)
 
 
 def write_nest(path: os.PathLike, nest: types.NestedArray) -> None:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Optional
+import math
+from typing import Any, Callable, Optional
+
+_COUNTS = ("batch_size", "sequence_period", "max_queue_size", "learning_rate_decay_updates")
+_COSTS = ("adam_epsilon", "entropy_cost", "baseline_cost")
+_FRACTIONS = ("discount", "learning_rate_final_fraction")
+_LIMITS = ("max_gradient_norm", "max_abs_reward")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +61,14 @@ class IMPALAConfig:
     jit_compile: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "sequence_period", "max_queue_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        self._check("at least 1", lambda x: x >= 1, *_COUNTS)
+        self._check(
+            "positive and finite", lambda x: 0 < x < math.inf, "learning_rate", "value_scale"
+        )
+        self._check("at least 0 and finite", lambda x: 0 <= x < math.inf, *_COSTS)
+        self._check("in [0, 1]", lambda x: 0 <= x <= 1, *_FRACTIONS)
+        self._check("in [0, 1)", lambda x: 0 <= x < 1, "adam_beta1", "adam_beta2")
+        self._check("positive, or none", lambda x: x is None or x > 0, *_LIMITS)
         if self.sequence_length < 2:
             raise ValueError(
                 "sequence_length must be at least 2 (the last step only serves as bootstrap), "
@@ -68,5 +79,8 @@ class IMPALAConfig:
                 f"Layer widths must be positive, got hidden_sizes = {self.hidden_sizes}, "
                 f"head_sizes = {self.head_sizes}, lstm_size = {self.lstm_size}."
             )
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate must be positive, got {self.learning_rate}.")
+
+    def _check(self, wanted: str, fits: Callable[[Any], bool], *names: str) -> None:
+        for name in names:
+            if not fits(getattr(self, name)):
+                raise ValueError(f"{name} must be {wanted}, got {getattr(self, name)}.")
