@@ -26,7 +26,9 @@ def make_builder(environment=None, **changes):
     return IMPALABuilder(config, specs.make_environment_spec(environment))
 
 
-def make_training(path, environment=None, observer=None, resume=False, seed=0, **changes):
+def make_training(
+    path, environment=None, observer=None, resume=False, seed=0, checkpoint_seconds=30.0, **changes
+):
     environment = environment or make_environment()
     path.mkdir(exist_ok=True)
     return training.Training(
@@ -37,4 +39,5 @@ def make_training(path, environment=None, observer=None, resume=False, seed=0, *
         replay="in_process",
         observer=observer,
         resume=resume,
+        checkpoint_seconds=checkpoint_seconds,
     )

@@ -97,10 +97,30 @@ def test_stopped_and_resumed_equals_uninterrupted(tmp_path):
 def test_a_broken_off_episode_is_run_again(tmp_path):
     observer = Recorder(stop_at=250, grace=0.0)
     first, stopped, _ = run(tmp_path / "run", steps=600, observer=observer)
-    assert stopped.steps < 250 and stopped.episodes == len(first.returns)
+    assert stopped.steps == 250 and stopped.episodes == len(first.returns)
+    assert any("Broke off" in m for m in first.messages)
     second, resumed, _ = run(tmp_path / "run", steps=600, resume=True)
     assert resumed.episodes == len(first.returns) + len(second.returns)
-    assert resumed.steps >= 600
+    assert resumed.steps >= 600 and resumed.updates > stopped.updates
+    # Nothing that was logged before is lost.
+    steps = [int(row["actor_steps"]) for row in rows(tmp_path / "run/metrics/learner.csv")]
+    assert steps == sorted(steps) and steps[0] < 250
+
+
+def test_an_episode_that_never_ends(tmp_path, monkeypatch):
+    """The run stops all the same, and its checkpoints don't wait."""
+    monkeypatch.setattr(training, "_LONG_EPISODE_SECONDS", 0.0)
+    observer, summary, _ = run(
+        tmp_path / "run", steps=100, environment=Environment(10**9), checkpoint_seconds=0.1
+    )
+    assert summary.steps == 1100 and summary.episodes == 0 and np.isnan(summary.mean_return)
+    inside = [p for p in observer.checkpoints if 0 < int(p.name[5:]) < 1100]
+    assert inside
+    second, resumed, _ = run(
+        tmp_path / "run", steps=1200, environment=Environment(10**9), resume=True
+    )
+    assert "1100 steps" in second.messages[0]
+    assert resumed.steps == 2200 and resumed.updates > summary.updates
 
 
 def damage(checkpoint):

@@ -351,7 +351,11 @@ BAD_LOGITS = {
     "no head": ({key: [] for key in LOGIT_LISTS}, ValueError, "lengths are"),
     "integer": ({"target_policy_logits": [LOGITS.astype(int)]}, TypeError, "is int64"),
     "actions": ({"actions": [np.ones((5, 2, 1), np.int32)]}, ValueError, r"shape \(5, 2, 1\)"),
-    "behaviour": ({"behaviour_policy_logits": [LOGITS[:4]]}, ValueError, r"shape \(5, 2\), but"),
+    "behaviour": (
+        {"behaviour_policy_logits": [LOGITS[:4]]},
+        ValueError,
+        r"\(4, 2, 3\), but must have",
+    ),
     "both": (
         {
             "behaviour_policy_logits": [LOGITS[:, :1]],

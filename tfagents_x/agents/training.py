@@ -29,6 +29,11 @@ from tfagents_x.utils import counting, loggers, savers
 # How many batches' worth of steps may pass without an update before we call it starving.
 _PATIENCE = 20
 
+# Checkpoints wait for an episode to end, but not for ever: they are taken inside it after this
+# many times the usual interval, and not more often than every so many seconds.
+_LONG_EPISODE = 2.0
+_LONG_EPISODE_SECONDS = 10.0
+
 
 class TrainingError(RuntimeError, ValueError):
     """Training can't go on; the message says why and what is left."""
@@ -119,7 +124,8 @@ class Training:
           directory: where the files go; must exist.
           seed: of networks, episodes and actions.
           replay: `'auto'`, `'reverb'` or `'in_process'`.
-          checkpoint_seconds: time between checkpoints, which wait for an episode to end.
+          checkpoint_seconds: time between checkpoints, which wait for an episode to end (but see
+            `run`).
           max_to_keep: number of checkpoints kept.
           observer: is told what happens.
           resume: go on from the last checkpoint.
@@ -135,6 +141,8 @@ class Training:
         self._checkpoint_seconds = checkpoint_seconds
         self._folder = savers.CheckpointFolder(directory.checkpoints, max_to_keep)
         self._last_checkpoint: Optional[pathlib.Path] = None
+        self._last_save = time.monotonic()
+        self._limit = 0
         self._deadline: Optional[float] = None
         self._returns: collections.deque = collections.deque(maxlen=self.WINDOW)
         self._steps = self._updates = self._steps_at_update = 0
@@ -166,6 +174,7 @@ class Training:
         self._adder = builder.make_adder(self._replay)
         self._adder_state = self._adder.state()
         self._counter = counting.Counter(time_delta=0.0)
+        self._actor_counter = counting.Counter(self._counter, prefix="actor", time_delta=0.0)
         self._learner_logger = self._make_logger("learner", self._directory.learner, 1.0)
         self._episode_logger = self._make_logger("episodes", self._directory.episodes, 0.0)
         self.learner = builder.make_learner(
@@ -179,7 +188,7 @@ class Training:
         self._loop = loop.EnvironmentLoop(
             environment,
             actor,
-            counter=counting.Counter(self._counter, prefix="actor", time_delta=0.0),
+            counter=self._actor_counter,
             logger=loggers.NoOpLogger(),
             episode_seed=seed,
             on_step=self._on_step,
@@ -214,19 +223,22 @@ class Training:
     def run(self, num_steps: int) -> Summary:
         """Trains until `num_steps` environment steps are done in all, and exports the policy.
 
-        The episode that reaches the number is finished. Checkpoints are written on the way
-        and at the end, also after `request_stop`.
+        The episode that reaches the number is finished, unless it goes on for a tenth of the
+        number (at least 1,000 steps) beyond. Checkpoints are written on the way, in an episode
+        that lasts long also inside it, and at the end, also after `request_stop`. From one that
+        was taken inside an episode, or after breaking it off, a run goes on with that episode
+        from its start: steps and updates continue, but not as if nothing had happened.
 
         Raises:
           TrainingError: a loss is not finite, or the replay can never serve a batch; the
             message names the last good checkpoint.
           ValueError: the environment gave something that isn't finite or not in its spec.
         """
-        start = time.monotonic()
+        start = self._last_save = time.monotonic()
+        self._limit = num_steps + max(1_000, num_steps // 10)
         self._observer.on_start(self)
         if self._last_checkpoint is None:
             self._save()
-        last_save = time.monotonic()
         while self._steps < num_steps and self._deadline is None:
             try:
                 self._run_episode()
@@ -238,9 +250,8 @@ class Training:
                     f"{error} Stopped after {self._steps} steps; the last good checkpoint is "
                     f"{self._last_checkpoint}."
                 ) from error
-            if time.monotonic() - last_save >= self._checkpoint_seconds:
+            if time.monotonic() - self._last_save >= self._checkpoint_seconds:
                 self._save()
-                last_save = time.monotonic()
         self._save()
         self.export()
         counts = self._counter.get_counts()
@@ -282,8 +293,12 @@ class Training:
             self._steps_at_update = self._steps
             self._observer.on_update(self._updates, metrics)
         self._check_starving()
-        if self._deadline is not None and time.monotonic() > self._deadline:
+        now = time.monotonic()
+        if self._steps >= self._limit or (self._deadline is not None and now > self._deadline):
             raise Interrupted
+        pause = max(_LONG_EPISODE * self._checkpoint_seconds, _LONG_EPISODE_SECONDS)
+        if now - self._last_save >= pause:
+            self._save()
 
     def _check_starving(self) -> None:
         waited = self._steps - self._steps_at_update
@@ -297,15 +312,21 @@ class Training:
             )
 
     def _break_off(self) -> None:
-        """Goes back to the start of the episode, where the counters still are."""
+        """Drops the episode: its steps count, its return doesn't, it will be run again."""
         self._adder.load_state(self._adder_state)
-        self._steps = int(self._counter.get_counts().get("actor_steps", 0))
+        self._actor_counter.increment(steps=self._uncounted_steps())
+        self._observer.on_message(f"Broke off an episode after {self._steps} steps in all.")
+
+    def _uncounted_steps(self) -> int:
+        """Steps of the episode that is running; the loop counts them when it ends."""
+        return self._steps - int(self._counter.get_counts().get("actor_steps", 0))
 
     # Checkpoints.
 
     def _save(self) -> None:
         path = self._folder.save(self._steps, self._write)
         self._last_checkpoint = path
+        self._last_save = time.monotonic()
         self._observer.on_checkpoint(path)
 
     def _write(self, folder: pathlib.Path) -> None:
@@ -316,6 +337,7 @@ class Training:
     def _progress(self) -> dict[str, Any]:
         return {
             "counter": dict(self._counter.save()),
+            "uncounted_steps": self._uncounted_steps(),
             "updates": self._updates,
             "steps_at_update": self._steps_at_update,
             "returns": [float(x) for x in self._returns],
@@ -326,6 +348,7 @@ class Training:
         self.learner.checkpointable.read(str(path / "learner")).assert_consumed()
         progress = savers.read_nest(path / "training.npz")
         self._counter.restore(progress["counter"])
+        self._actor_counter.increment(steps=progress["uncounted_steps"])
         self._steps = int(self._counter.get_counts().get("actor_steps", 0))
         self._updates = progress["updates"]
         self._steps_at_update = progress["steps_at_update"]
