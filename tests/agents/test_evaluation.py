@@ -123,3 +123,25 @@ def test_a_checkpoint_of_another_network(trained):
     network = evaluation.make_builder(other, environment_spec).make_network()
     with pytest.raises(ValueError, match="can't be restored from .* config or the environment"):
         evaluation.restore_network(network, _newest(trained[0]))
+
+
+def test_a_config_that_is_wrong_is_named_with_its_file(run_copy):
+    file = run_copy / "config.json"
+    file.write_text(file.read_text().replace('"batch_size": 2', '"batch_size": "4"'))
+    with pytest.raises(ValueError) as caught:
+        evaluation.evaluate(run_copy, 1)
+    assert str(caught.value) == f"{file}: batch_size must be int, got '4'."
+
+
+def test_when_all_checkpoints_are_damaged_it_goes_back_no_further(run_copy):
+    for checkpoint in (run_copy / "checkpoints").iterdir():
+        (checkpoint / "manifest.json").write_text("[]")
+    messages = []
+    with pytest.raises(ValueError, match="There is no intact checkpoint in"):
+        evaluation.evaluate(run_copy, 1, report=messages.append)
+    assert ["going back" in message for message in messages] == [True, False]
+
+
+def test_other_processes_may_evaluate_a_run_that_trains(run_copy):
+    with run_directory.RunDirectory(run_copy).locked():
+        assert len(evaluation.evaluate(run_copy, 1).returns) == 1

@@ -10,12 +10,14 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from rich import console
 
 import tfagents_x
 from tests.cli.faulty import SETTINGS
 from tfagents_x.agents import run_directory, training
 from tfagents_x.agents.impala import IMPALAConfig
-from tfagents_x.cli import app, plots, session
+from tfagents_x.cli import app, display, plots, session
+from tfagents_x.replay import factory
 
 TRAIN = ("train", "--agent", "impala", "--replay", "in_process")
 
@@ -124,7 +126,7 @@ def test_default_run_directories_of_the_same_second_differ(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(session.datetime, "datetime", Clock)
     spec = run_directory.RunSpec("impala", "ALE/Pong-v5", 0, "in_process", {})
-    names = [session._new_path(spec).name for _ in range(2)]
+    names = [session._new_directory(spec).path.name for _ in range(2)]
     assert names == [
         "impala-ALE-Pong-v5-20300102-030405",
         "impala-ALE-Pong-v5-20300102-030405-2",
@@ -182,6 +184,46 @@ def test_a_run_directory_that_cannot_be_written(command, tmp_path):
     _assert_refused(outcome, "Can't write to the run directory file/run", "writable --run")
 
 
+def test_a_refused_environment_leaves_no_runs_folder_but_keeps_one_that_was_there(
+    command, tmp_path
+):
+    arguments = [*TRAIN, "--env", "faulty:continuous"]
+    _assert_refused(command(*arguments), "IMPALA needs one discrete action")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "runs").mkdir()
+    _assert_refused(command(*arguments), "IMPALA needs one discrete action")
+    assert [p.name for p in tmp_path.rglob("*")] == ["runs"]
+
+
+def test_without_reverb_the_option_that_does_without_is_named(command, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "reverb", None)
+    factory._reverb_problem.cache_clear()
+    try:
+        arguments = ("train", "--agent", "impala", "--env", "faulty:", *SETTINGS)
+        outcome = command(*arguments, "--replay", "reverb")
+    finally:
+        factory._reverb_problem.cache_clear()
+    _assert_refused(outcome, "pip install 'tfagents_x[reverb]'", "--replay in_process")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_run_without_an_update_says_so(command, monkeypatch, live):
+    if live:
+        terminal = console.Console(force_terminal=True, _environ={})
+        monkeypatch.setattr(
+            display, "make_display", lambda *a: display.LiveDisplay(*a, console=terminal)
+        )
+    outcome = _train(command, "faulty:", "--set", "batch_size=50", steps=3)
+    assert outcome.code == 0
+    warning, done = outcome.out.splitlines()[-2:]
+    # The panel has just shown the cursor again.
+    assert warning.replace("\x1b[?25h", "").startswith("Warning: the learner made no update: ")
+    assert " steps make no batch of 50." in warning
+    assert done.startswith("Done: ")
+    assert "made no update" not in _train(command, run="longer").out
+
+
 def test_a_run_directory_that_is_taken(command, run):
     _assert_refused(_train(command), "run holds a run already", "--resume")
 
@@ -194,8 +236,8 @@ def test_a_missing_extra_is_named(command, monkeypatch):
 @pytest.mark.parametrize(
     ("env", "parts"),
     [
-        ("faulty:nan_reward", ["reward that is not finite", "episode 4"]),
-        ("faulty:nan_observation", ["observation that is not finite", "episode 4"]),
+        ("faulty:nan_reward", ["gave a reward that is not finite", "episode 4"]),
+        ("faulty:nan_observation", ["gave an observation that is not finite", "episode 4"]),
         ("faulty:huge_reward", ["Update ", "loss = ", "last good checkpoint is run/checkpoints/"]),
     ],
 )
@@ -273,6 +315,11 @@ def test_eval_samples_if_asked(command, run):
     assert "sampled actions" in sampled.out
     assert _statistics(greedy)["return"] != _statistics(sampled)["return"]
     assert _statistics(greedy)["length"] == _statistics(sampled)["length"]
+
+
+def test_eval_of_one_episode(command, run):
+    outcome = command("eval", "run", "--episodes", 1)
+    assert "1 episode with best actions" in outcome.out
 
 
 def test_eval_of_nothing(command, tmp_path):

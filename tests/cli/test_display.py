@@ -230,6 +230,18 @@ def test_plain_line(clock):
     ]
 
 
+def test_one_episode_and_one_update_are_singular(clock):
+    shown, _ = _live(clock)
+    shown.on_start(FakeTraining())
+    shown.snapshot()
+    clock.now += 2.0
+    shown.on_update(1, {})
+    shown.on_episode({"episode_return": 1.0})
+    for text in (_rendered(shown), display.plain_line(shown.snapshot())):
+        assert "1 episode" in text and "1 update" in text
+        assert "1 episodes" not in text and "1 updates" not in text
+
+
 def test_sparkline():
     assert display.sparkline([0.0, 7.0]) == "▁█"
     assert display.sparkline([3.0, 3.0]) == "▁▁"

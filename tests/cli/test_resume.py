@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+import os
 import shutil
 import signal
 
@@ -11,8 +13,9 @@ import pytest
 import tensorflow as tf
 
 from tests.cli.faulty import SETTINGS
-from tfagents_x.agents import training
+from tfagents_x.agents import run_directory, training
 from tfagents_x.cli import app
+from tfagents_x.replay import factory
 
 
 @pytest.fixture(autouse=True)
@@ -134,11 +137,110 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(command,
     _assert_same_runs(original, run)
 
 
-def test_a_run_that_is_done_stays_done(command, run, original):
+def _state(run):
+    files = [p for p in run.rglob("*") if p.is_file() and p.name != ".lock"]
+    return {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in files}
+
+
+@pytest.mark.parametrize("arguments", [(), ("--steps", 400), ("--steps", 7)])
+def test_a_run_that_is_done_stays_as_it_is(command, run, arguments):
+    before = _state(run)
+    outcome = _resume(command, "run", *arguments)
+    assert (outcome.code, outcome.err) == (0, "")
+    importing, last = outcome.out.splitlines()
+    assert importing == "importing TensorFlow ..."
+    assert last.startswith("Nothing is left to do: run has done 40")
+    assert f"{arguments[1] if arguments else 400} are wanted" in last
+    assert "go on, give more: tfagents-x train --resume --run run --steps " in last
+    assert _state(run) == before
+
+
+def test_of_a_run_that_died_before_its_export_that_is_left_to_do(command, run, original):
+    shutil.rmtree(run / "policy")
     outcome = _resume(command, "run")
     assert outcome.code == 0
     assert "Done: mean return" in outcome.out
+    assert (run / "policy" / "saved_model.pb").exists()
     _assert_same_runs(original, run)
+
+
+def test_a_run_whose_last_checkpoint_is_damaged_is_not_done(command, run, original):
+    (_checkpoints(run)[-1] / "manifest.json").write_text("{}")
+    outcome = _resume(command, "run", "--steps", 50)
+    assert outcome.code == 0
+    assert "Resumed from run/checkpoints/step-0: 0 steps." in outcome.out
+    assert '"steps": 50' in (run / "config.json").read_text()
+
+
+def test_a_run_that_another_process_is_training_is_refused(command, run):
+    before = _state(run)
+    with run_directory.RunDirectory(run).locked():
+        for arguments in (
+            ("train", "--resume", "--run", "run", "--steps", 1000),
+            _train_arguments("run", 1000),
+        ):
+            outcome = command(*arguments)
+            assert outcome.code == 2
+            (line,) = outcome.err.splitlines()
+            assert line.startswith(f"Error: run is in use by process {os.getpid()}: ")
+    assert _state(run) == before
+    assert _resume(command, "run").code == 0
+
+
+def test_while_a_run_trains_its_directory_is_locked(command, tmp_path, monkeypatch):
+    train, refused = training.Training.run, []
+
+    def run(self, num_steps):
+        with (
+            pytest.raises(ValueError, match="in use") as caught,
+            run_directory.RunDirectory(tmp_path / "run").locked(),
+        ):
+            pass
+        refused.append(caught.value)
+        return train(self, num_steps)
+
+    monkeypatch.setattr(training.Training, "run", run)
+    _begin(command, "run", 20)
+    assert _resume(command, "run", "--steps", 60).code == 0
+    assert len(refused) == 2
+
+
+def test_a_run_with_reverb_where_there_is_none(command, run, monkeypatch):
+    text = (run / "config.json").read_text()
+    (run / "config.json").write_text(text.replace('"in_process"', '"reverb"'))
+    monkeypatch.setattr(factory, "reverb_available", lambda: False)
+    outcome = _resume(command, "run", "--steps", 1000)
+    assert outcome.code == 2
+    (line,) = outcome.err.splitlines()
+    assert "The run in run has its experience in Reverb" in line
+    assert "start a new run with --replay in_process" in line
+    assert '"steps": 400' in (run / "config.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"steps": "abc"}, "steps must be a whole number, at least 1, or null, got 'abc'"),
+        ({"seed": "x"}, "seed must be a whole number, at least 0, got 'x'"),
+        ({"config": 3}, "config must be a mapping of settings, got 3"),
+        ({"config": {"batch_size": "4"}}, "batch_size must be int, got '4'"),
+        ({"config": {"batch_size": 0}}, "batch_size must be at least 1, got 0"),
+        ({"replay": "foo"}, "replay must be 'in_process' or 'reverb', got 'foo'"),
+        ({"agent": "impla"}, "Unknown agent 'impla'"),
+    ],
+)
+@pytest.mark.parametrize(
+    "arguments", [("train", "--resume", "--run", "run", "--steps", 1000), ("eval", "run")]
+)
+def test_a_config_that_somebody_changed(command, run, arguments, changes, problem):
+    content = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**content, **changes}))
+    before = _state(run)
+    outcome = command(*arguments)
+    assert outcome.code == 2
+    (line,) = outcome.err.splitlines()
+    assert line.startswith(f"Error: run/config.json: {problem}")
+    assert _state(run) == before
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -54,6 +56,10 @@ def truncate(path):
     path.write_bytes(path.read_bytes()[:-1])
 
 
+def _write_text(path, text):
+    path.write_text(text)
+
+
 def flip(path):
     data = bytearray(path.read_bytes())
     data[0] ^= 1
@@ -68,6 +74,22 @@ def flip(path):
         ("b.txt", lambda p: p.unlink(), "missing"),
         ("manifest.json", truncate, "manifest"),
         ("manifest.json", lambda p: p.unlink(), "manifest"),
+        ("c.txt", lambda p: p.write_text("more"), "c.txt is not in manifest.json"),
+        ("manifest.json", lambda p: p.write_bytes(b"\xff"), "manifest"),
+        *(
+            ("manifest.json", functools.partial(_write_text, text=text), "no list of files")
+            for text in (
+                "[]",
+                "{}",
+                "3",
+                "null",
+                '{"b.txt": 6}',
+                '{"b.txt": [6]}',
+                '{"b.txt": ["6", "sum"]}',
+                '{"b.txt": [true, "sum"]}',
+                '{"b.txt": [6, null]}',
+            )
+        ),
     ],
 )
 def test_goes_back_when_damaged(folder, file, damage, words):
@@ -82,8 +104,18 @@ def test_goes_back_when_damaged(folder, file, damage, words):
 def test_nothing_intact(folder):
     assert folder.latest() is None
     folder.save(1, write("one"))
-    truncate(folder.root / "step-1" / "b.txt")
-    assert folder.latest() is None
+    folder.save(2, write("two"))
+    for step in ("step-1", "step-2"):
+        truncate(folder.root / step / "b.txt")
+    reports = []
+    assert folder.latest(reports.append) is None
+    newest, oldest = reports
+    assert newest.endswith("; going back to the one before.")
+    assert oldest.endswith("; there is none before it.")
+
+
+def test_the_number_of_a_checkpoint(folder):
+    assert folder.step_of(folder.save(12, write("one"))) == 12
 
 
 def test_drop_after(folder):

@@ -55,10 +55,11 @@ def _fits(value: Any, wanted: Any) -> bool:
         return value in arguments
     if origin is tuple:
         return isinstance(value, (list, tuple)) and _elements_fit(value, arguments)
-    if wanted in (int, float):
-        numbers = (int, float) if wanted is float else int
-        return isinstance(value, numbers) and not isinstance(value, bool)
-    return not isinstance(wanted, type) or origin is not None or isinstance(value, wanted)
+    if isinstance(value, bool) and wanted in (int, float):  # A bool is an int to Python.
+        return False
+    if wanted is float:
+        return isinstance(value, (int, float))
+    return wanted not in (int, bool, str, type(None)) or isinstance(value, wanted)
 
 
 def _elements_fit(values: typing.Sequence[Any], wanted: tuple[Any, ...]) -> bool:

@@ -106,7 +106,7 @@ class LiveDisplay(Display):
         line = text.Text()
         line.append(texts.number(now.mean_return), style="bold green")
         line.append(f" mean of last 20   {texts.number(now.best_return)} best")
-        line.append(f"   {now.episodes:,} episodes")
+        line.append(f"   {texts.count(now.episodes, 'episode')}")
         if _speaks_unicode(self._console) and len(now.curve) > 1:
             line.append(f"   {sparkline(now.curve)}", style="green")
         return line
@@ -177,7 +177,7 @@ def plain_line(now: Snapshot) -> str:
     if now.phase is not None:
         parts.append(now.phase)
     if now.episodes:
-        parts.append(f"{now.episodes:,} episodes")
+        parts.append(texts.count(now.episodes, "episode"))
         parts.append(f"mean return {texts.number(now.mean_return)}")
     parts += [f"{k} {texts.metric(v)}" for k, v in now.metrics.items() if k == "loss"]
     if now.steps_per_second is not None:
@@ -213,7 +213,8 @@ def _left(now: Snapshot) -> str:
 
 def _speeds(now: Snapshot) -> str:
     actor, learner = map(_rate, (now.steps_per_second, now.updates_per_second))
-    return f"actor {actor} steps/s   learner {learner} updates/s   {now.updates:,} updates"
+    updates = texts.count(now.updates, "update")
+    return f"actor {actor} steps/s   learner {learner} updates/s   {updates}"
 
 
 def _saved(now: Snapshot) -> str:

@@ -25,7 +25,7 @@ def evaluate(run: str, num_episodes: int, seed: int, greedy: bool) -> None:
 
         def on_episode(result: Mapping[str, Any]) -> None:
             played.append(result["episode_return"])
-            status.update(f"playing: {len(played)} of {num_episodes} episodes")
+            status.update(f"playing: {len(played)} of {texts.count(num_episodes, 'episode')}")
 
         outcome = evaluation.evaluate(
             run,
@@ -36,7 +36,8 @@ def evaluate(run: str, num_episodes: int, seed: int, greedy: bool) -> None:
             on_episode=on_episode,
         )
     actions = "best" if greedy else "sampled"
-    print(f"{num_episodes} episodes with {actions} actions, from {outcome.checkpoint}")
+    episodes = texts.count(num_episodes, "episode")
+    print(f"{episodes} with {actions} actions, from {outcome.checkpoint}")
     console.print(_make_table(outcome))
 
 

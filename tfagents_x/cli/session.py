@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import os
 import pathlib
 import re
 import sys
@@ -21,6 +20,7 @@ from tfagents_x.agents import run_directory as run_directory_lib
 from tfagents_x.agents import training as training_lib
 from tfagents_x.cli import display, overrides, plots, signals, texts
 from tfagents_x.replay import factory
+from tfagents_x.utils import savers
 
 DEFAULT_STEPS = 150_000
 DEFAULT_CHECKPOINT_SECONDS = 30.0
@@ -73,13 +73,21 @@ def train(options: TrainOptions, stopper: signals.Stopper) -> int:
     Raises:
       ValueError, TypeError, ImportError, OSError: a person must put something right.
     """
-    plan = _resumed_plan(options) if options.resume else _new_plan(options)
+    with contextlib.ExitStack() as held:
+        plan = _resumed_plan(options, held) if options.resume else _new_plan(options, held)
+        return 0 if plan is None else _train(plan, options, stopper)
+
+
+def _train(plan: _Plan, options: TrainOptions, stopper: signals.Stopper) -> int:
     try:
         summary = _run(plan, options, stopper)
     finally:
         plan.environment.close()
         _draw(plan)
     complete = stopper.received is None or summary.steps >= plan.steps
+    if not summary.updates:
+        builder = plan.builder
+        print(texts.no_update(summary, builder.batch_size, builder.steps_per_batch), flush=True)
     last_line = texts.done if complete else texts.interrupted
     print(last_line(summary, plan.directory.path), flush=True)
     return 0 if complete else stopper.exit_code
@@ -119,13 +127,13 @@ def _draw(plan: _Plan) -> None:
     try:
         plots.write_learning_curve(directory.episodes, directory.learning_curve, plan.title)
     except (ImportError, OSError) as error:
-        print(f"No learning curve drawn: {error}", file=sys.stderr, flush=True)
+        _warn(f"No learning curve drawn: {error}")
 
 
 # A run that begins.
 
 
-def _new_plan(options: TrainOptions) -> _Plan:
+def _new_plan(options: TrainOptions, held: contextlib.ExitStack) -> _Plan:
     if options.agent is None or options.env is None:
         raise ValueError(
             "A new run needs --agent and --env, as in: tfagents-x train --agent impala "
@@ -143,8 +151,11 @@ def _new_plan(options: TrainOptions) -> _Plan:
     steps = options.steps or int(getattr(builder_class, "default_steps", DEFAULT_STEPS))
     environment = environments.make_environment(spec.environment)
     builder = builder_class(config, specs.make_environment_spec(environment))
-    path = options.run or _new_path(spec)
-    directory = run_directory_lib.RunDirectory(pathlib.Path(path))
+    if options.run:
+        directory = run_directory_lib.RunDirectory(pathlib.Path(options.run))
+    else:
+        directory = _new_directory(spec)
+    held.enter_context(directory.locked(_warn))
     directory.create(spec, steps)
     return _Plan(spec, directory, builder, environment, steps)
 
@@ -155,22 +166,16 @@ def _backend(replay: Optional[str]) -> str:
     return "reverb" if factory.reverb_available() else "in_process"
 
 
-def _new_path(spec: run_directory_lib.RunSpec) -> pathlib.Path:
+def _new_directory(spec: run_directory_lib.RunSpec) -> run_directory_lib.RunDirectory:
     """Makes a directory below `runs/` whose name nobody else has taken."""
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", spec.environment).strip("-.") or "env"
     name = f"{spec.agent}-{safe}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
     for number in range(1, 100):
         path = pathlib.Path("runs", name if number == 1 else f"{name}-{number}")
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise ValueError(
-                f"Can't make the run directory {path}: {error.strerror}. Give a writable --run "
-                "directory."
-            ) from error
-        return path
+        directory = run_directory_lib.RunDirectory(path)
+        with contextlib.suppress(FileExistsError):
+            directory.make(exist_ok=False)
+            return directory
     raise ValueError(f"The run directories runs/{name}... are all taken. Give another --run.")
 
 
@@ -181,31 +186,62 @@ def _undone_on_failure(plan: _Plan, options: TrainOptions) -> Iterator[None]:
         yield
     except BaseException:
         if not options.resume:
-            plan.directory.config.unlink()
-            _remove_empty(plan.directory.path)
+            plan.directory.config.unlink()  # Then the end of the lock removes the rest.
         raise
-
-
-def _remove_empty(path: pathlib.Path) -> None:
-    for folder, _, _ in sorted(os.walk(path), reverse=True):
-        with contextlib.suppress(OSError):  # There is something in it.
-            os.rmdir(folder)
 
 
 # A run that goes on.
 
 
-def _resumed_plan(options: TrainOptions) -> _Plan:
+def _resumed_plan(options: TrainOptions, held: contextlib.ExitStack) -> Optional[_Plan]:
+    """A plan, or None after saying that nothing is left to do."""
     if options.run is None:
         raise ValueError("--resume needs --run DIR, the directory of the run to go on with.")
     directory = run_directory_lib.RunDirectory(pathlib.Path(options.run))
-    stored = directory.read()
-    spec = directory.open(_with_given(stored, options))
-    environment = environments.make_environment(spec.environment)
-    builder = evaluation.make_builder(spec, specs.make_environment_spec(environment))
+    directory.read()  # Where there is no run, no lock is to be left.
+    held.enter_context(directory.locked(_warn))
+    spec = directory.open(_with_given(directory.read(), options))
     steps = options.steps or directory.read_steps() or DEFAULT_STEPS
+    done = _steps_done(directory, steps)
+    if done >= steps and directory.policy.exists():
+        print(texts.nothing_left(done, steps, directory.path), flush=True)
+        return None
+    _check_replay(spec, directory)
+    environment = environments.make_environment(spec.environment)
+    environment_spec = specs.make_environment_spec(environment)
+    builder = evaluation.make_builder(spec, environment_spec, directory.config)
     directory.write_steps(steps)
     return _Plan(spec, directory, builder, environment, steps)
+
+
+def _steps_done(directory: run_directory_lib.RunDirectory, wanted: int) -> int:
+    """Steps of the checkpoint to go on from; may be of a damaged one if fewer than `wanted`.
+
+    So that checkpoints, which can be large, are verified once in the end.
+    """
+    if not directory.checkpoints.is_dir():
+        return 0
+    folder = savers.CheckpointFolder(directory.checkpoints)
+    newest = max(map(folder.step_of, folder.all()), default=0)
+    if newest < wanted:
+        return newest
+    intact = folder.latest()
+    return 0 if intact is None else folder.step_of(intact)
+
+
+def _check_replay(
+    spec: run_directory_lib.RunSpec, directory: run_directory_lib.RunDirectory
+) -> None:
+    if spec.replay == "reverb" and not factory.reverb_available():
+        raise ImportError(
+            f"The run in {directory.path} has its experience in Reverb, which can't be imported "
+            "here. Go on with it where pip install 'tfagents_x[reverb]' works (Linux x86-64, "
+            "Python 3.9 to 3.11), or start a new run with --replay in_process."
+        )
+
+
+def _warn(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
 
 
 def _with_given(

@@ -28,6 +28,11 @@ def number(value: Optional[float], digits: int = 1) -> str:
     return f"{value:,.{digits}f}"
 
 
+def count(how_many: int, noun: str) -> str:
+    """A number and its noun, as in `1 episode` or `2,000 episodes`."""
+    return f"{how_many:,} {noun}" if how_many == 1 else f"{how_many:,} {noun}s"
+
+
 def metric(value: float) -> str:
     """A metric to four digits."""
     return f"{value:.4g}"
@@ -44,9 +49,27 @@ def interrupted(summary: training.Summary, directory: os.PathLike) -> str:
     return f"Interrupted: {_result(summary)}. Saved in {os.fspath(directory)}; go on with: {resume}"
 
 
+def no_update(summary: training.Summary, batch_size: int, steps_per_batch: int) -> str:
+    """A warning that nothing was learned."""
+    return (
+        f"Warning: the learner made no update: {count(summary.steps, 'step')} make no batch of "
+        f"{batch_size}. The first takes about {count(steps_per_batch, 'step')}: give more --steps, "
+        "or smaller batches."
+    )
+
+
+def nothing_left(steps: int, goal: int, directory: os.PathLike) -> str:
+    """The only line of a resumed training that is at its end already."""
+    resume = f"tfagents-x train --resume --run {shlex.quote(os.fspath(directory))}"
+    return (
+        f"Nothing is left to do: {os.fspath(directory)} has done {count(steps, 'step')}, "
+        f"{goal:,} are wanted. To go on, give more: {resume} --steps {2 * steps}"
+    )
+
+
 def _result(summary: training.Summary) -> str:
-    spent = f"{summary.updates:,} updates, {duration(summary.seconds)}"
-    after = f"after {summary.steps:,} steps ({spent})"
+    spent = f"{count(summary.updates, 'update')}, {duration(summary.seconds)}"
+    after = f"after {count(summary.steps, 'step')} ({spent})"
     if not summary.window:
         return f"no episode has ended {after}"
     episodes = "episode" if summary.window == 1 else f"{summary.window} episodes"

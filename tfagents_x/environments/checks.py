@@ -89,10 +89,11 @@ def _not_finite(name: str, value: Any, episode: int, step: int) -> ValueError:
     bad = ~np.isfinite(array)
     number = f"{array[bad].flat[0]}"
     count = f", {int(bad.sum())} of {array.size} elements" if array.size > 1 else ""
+    article = "an" if name[0] in "aeiou" else "a"
     return ValueError(
-        f"The environment gave a {name} that is not finite ({number}{count}) at step {step} of "
-        f"episode {episode} (episodes count from 0). Fix or clip it in the environment: training "
-        "on it would turn the parameters into NaN."
+        f"The environment gave {article} {name} that is not finite ({number}{count}) at step "
+        f"{step} of episode {episode} (episodes count from 0). Fix or clip it in the environment: "
+        "training on it would turn the parameters into NaN."
     )
 
 

@@ -26,7 +26,7 @@ def check_number(
         return
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a number, got {value!r}.")
-    if not low <= value <= high:
+    if not low <= float(value) <= high:
         raise ValueError(f"{name} must be between {low} and {high}, got {value}.")
 
 

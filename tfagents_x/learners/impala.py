@@ -20,6 +20,17 @@ from tfagents_x.networks import recurrence
 from tfagents_x.ops import policy_gradient, vtrace
 from tfagents_x.utils import counting, distribute, loggers, nest
 
+# Limits of 0 would leave no reward, and no gradient.
+_LIMIT = (1e-30, np.inf)
+_RANGES = {
+    "discount": (0.0, 1.0),
+    "learning_rate": (0.0, np.inf),
+    "entropy_cost": (-np.inf, np.inf),
+    "baseline_cost": (-np.inf, np.inf),
+    "max_abs_reward": _LIMIT,
+    "max_gradient_norm": _LIMIT,
+}
+
 
 class IMPALALearner(base.Learner):
     """Learns a recurrent policy and its value function from sequences of behaviour.
@@ -223,11 +234,7 @@ def _check_arguments(environment_spec: Any, network: Any, numbers: Mapping[str, 
             "feed-forward one in snt.DeepRNN([network])."
         )
     for name, value in numbers.items():
-        # Limits of 0 would leave no reward, and no gradient.
-        limit = name.startswith("max_")
-        high = 1.0 if name == "discount" else np.inf
-        low = np.finfo(np.float32).tiny if limit else -np.inf if "cost" in name else 0.0
-        checks.check_number(name, value, low, high, optional=limit)
+        checks.check_number(name, value, *_RANGES[name], optional=name.startswith("max_"))
 
 
 def _check_batch(data: types.Step, spec: specs.EnvironmentSpec, state: Any) -> Any:

@@ -25,7 +25,8 @@ def _reverb_problem() -> Optional[str]:
 def _explain(error: ImportError) -> str:
     wanted = (
         "pip install 'tfagents_x[reverb]' installs it with the TensorFlow it needs "
-        "(Linux x86-64, Python 3.9 to 3.11). Everywhere else use backend='in_process'."
+        "(Linux x86-64, Python 3.9 to 3.11). Everywhere else use backend='in_process' "
+        "(on the command line --replay in_process)."
     )
     if "undefined symbol" in str(error):
         return (
