@@ -93,7 +93,8 @@ def test_all_is_the_sum_of_the_extras(project):
 
 def is_standard(name: str) -> bool:
     """Whether an import is of Python's own library, 3.9 included."""
-    if name in sys.builtin_module_names:
+    # The names of all platforms, from 3.10 on; msvcrt is Windows' own.
+    if name in (*sys.builtin_module_names, *getattr(sys, "stdlib_module_names", ("msvcrt",))):
         return True
     library = pathlib.Path(sysconfig.get_paths()["stdlib"])
     folders = (library, library / "lib-dynload")
