@@ -69,6 +69,34 @@ class Step(NamedTuple):
     extras: NestedArray = ()
 
 
+class OAR(NamedTuple):
+    """An observation with what led to it. Same fields as Acme's `OAR`.
+
+    Attributes:
+      observation: Nest, what the environment shows.
+      action: Nest, the last action; zeros where an episode starts.
+      reward: float, the reward of that action; 0 where an episode starts.
+    """
+
+    observation: NestedArray
+    action: NestedArray
+    reward: NestedArray
+
+
+class OLT(NamedTuple):
+    """An observation with the legal actions. Same fields as Acme's `OLT`.
+
+    Attributes:
+      observation: Nest, what the environment shows.
+      legal_actions: [A], 1 for every action that is legal, 0 for the others.
+      terminal: [1], 1 where the episode is over, else 0.
+    """
+
+    observation: NestedArray
+    legal_actions: NestedArray
+    terminal: NestedArray
+
+
 class SampleInfo(NamedTuple):
     """How an item was drawn from replay. Same fields as `reverb.SampleInfo`.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import numpy as np
 import pytest
 import sonnet as snt
@@ -11,24 +9,13 @@ import tensorflow as tf
 import tree
 
 from tests import golden_cases, strategies
-from tests.learners import golden_rnn
+from tests.learners import golden_rnn, modes
 from tfagents_x import specs
 from tfagents_x.learners.impala import IMPALALearner
 from tfagents_x.utils import distribute, loggers
 
 CASES = golden_cases.load("learner_impala")
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-6}
-MODES = ("eager", "graph", "xla")
-
-
-@contextlib.contextmanager
-def running(mode: str):
-    """Runs `tf.function`s as `mode` says."""
-    tf.config.run_functions_eagerly(mode == "eager")
-    try:
-        yield
-    finally:
-        tf.config.run_functions_eagerly(False)
 
 
 def make_learner(case, model, dataset, **kwargs):
@@ -59,13 +46,13 @@ def model_of(case):
     return golden_rnn.GoldenNetwork(case.under("weights.online"))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@modes.all_modes
 @pytest.mark.parametrize("case", CASES, ids=golden_cases.ids)
 def test_golden_updates(case, mode):
     model = model_of(case)
     data = golden_rnn.batches(case)
     learner = make_learner(case, model, iter(data), jit_compile=mode == "xla")
-    with running(mode):
+    with modes.running(mode):
         for k in range(1, len(data) + 1):
             metrics = learner.step()
             expected = case.under(f"out.step{k}.metrics")
@@ -152,7 +139,7 @@ BAD_BATCHES = {
         with_data(action=np.full_like(DATA.action, 7)),
         "actions outside the action space",
     ),
-    "a_step": (DATA, r"ReplaySample\(info, data\), got a Step"),
+    "a_dict": (DATA._asdict(), r"ReplaySample\(info, data\).*got a dict"),
 }
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
+from tests.networks import builds
 from tfagents_x.networks.policy_value import PolicyValueHead
 
 FEATURES = np.random.default_rng(0).normal(size=[5, 3]).astype(np.float32)
@@ -35,3 +37,26 @@ def test_value_scale():
         b.assign(a)
     np.testing.assert_allclose(scaled(FEATURES)[1], 10 * plain(FEATURES)[1], rtol=1e-5)
     np.testing.assert_allclose(scaled(FEATURES)[0], plain(FEATURES)[0])
+
+
+def test_acme_order_of_variables():
+    head = PolicyValueHead(4)
+    builds.assert_works(head, [builds.floats(5, 3)])
+    assert builds.shapes(head) == [(4,), (3, 4), (1,), (3, 1)]
+
+
+def test_sequences():
+    head = PolicyValueHead(4)
+    logits, value = head(builds.floats(2, 5, 3))
+    assert logits.shape == [2, 5, 4] and value.shape == [2, 5]
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="num_actions must be at least 1, got 0"):
+        PolicyValueHead(0)
+    with pytest.raises(ValueError, match=r"hidden_sizes\[0\] must be at least 1, got -3"):
+        PolicyValueHead(4, hidden_sizes=[-3])
+    with pytest.raises(ValueError, match="PolicyValueHead needs a batch of vectors"):
+        PolicyValueHead(4)(FEATURES[0])
+    with pytest.raises(TypeError, match="PolicyValueHead needs floating-point inputs, got int64"):
+        PolicyValueHead(4)(np.zeros([5, 3], np.int64))

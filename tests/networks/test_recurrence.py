@@ -1,4 +1,4 @@
-"""`unroll` against stepping the core: outputs, states, gradients, trace size, errors."""
+"""`unroll` against stepping the core: outputs, all states, gradients, trace size, errors."""
 
 from __future__ import annotations
 
@@ -6,11 +6,48 @@ import numpy as np
 import pytest
 import sonnet as snt
 import tensorflow as tf
+import tensorflow_probability as tfp
 import tree
 
-from tfagents_x.networks import recurrence
+from tfagents_x.networks import batched, cores, recurrence
+
+tfd = tfp.distributions
 
 T, B, D = 7, 3, 4
+
+
+class GaussianHead(snt.Module):
+    """Returns a distribution."""
+
+    def __init__(self):
+        super().__init__()
+        self.loc, self.scale = snt.Linear(2), snt.Linear(2)
+
+    def __call__(self, x):
+        return tfd.MultivariateNormalDiag(self.loc(x), 0.1 + tf.nn.softplus(self.scale(x)))
+
+
+class BlackBox(snt.RNNCore):
+    """A core that nothing can be known about; its output holds a distribution."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.head = snt.LSTM(5), GaussianHead()
+
+    def __call__(self, x, state):
+        hidden, lstm_state = self.lstm(x, state["lstm"])
+        return (self.head(hidden), hidden[:, 0]), {"lstm": lstm_state, "n": state["n"] + 1}
+
+    def initial_state(self, batch_size):
+        return {"lstm": self.lstm.initial_state(batch_size), "n": tf.zeros([batch_size])}
+
+
+class Halved(snt.LSTM):
+    """A subclass that steps in its own way must not be taken for its parent."""
+
+    def __call__(self, x, state):
+        hidden, state = super().__call__(x, state)
+        return hidden / 2, state
 
 
 class Heads(snt.Module):
@@ -35,17 +72,25 @@ CORES = {
     "skip": lambda: snt.deep_rnn_with_skip_connections([snt.LSTM(5), snt.LSTM(4)]),
     "residual": lambda: snt.deep_rnn_with_residual_connections([snt.LSTM(D), snt.GRU(D)]),
     "stateless": lambda: snt.DeepRNN([snt.Linear(2)]),
+    "distribution": lambda: cores.DeepRNN([snt.Linear(6), cores.LSTM(5), GaussianHead()]),
+    "black_box": BlackBox,
+    "subclass": lambda: Halved(5),
 }
 
 
 def stepwise(core, inputs, state, resets=None):
-    outputs = []
+    results = []
     for t in range(T):
         if resets is not None:
-            state = recurrence._reset(core, state, resets[t])
+            state = recurrence.reset(core, state, resets[t])
         output, state = core(inputs[t], state)
-        outputs.append(output)
-    return tree.map_structure(lambda *x: tf.stack(x), *outputs), state
+        results.append((output, state))
+    stacked = [tf.stack(x) for x in zip(*[batched.flatten(r) for r in results])]
+    return batched.unflatten_as(results[0], stacked)
+
+
+def all_states(core, inputs, state, resets):
+    return recurrence.unroll(core, inputs, state, resets, return_all_states=True)
 
 
 def random_state(core):
@@ -56,7 +101,8 @@ def random_state(core):
 def value_and_gradients(unroll, core, inputs, state, resets):
     with tf.GradientTape() as tape:
         tape.watch((inputs, state))
-        results = unroll(core, inputs, state, resets)
+        outputs, states = unroll(core, inputs, state, resets)
+        results = batched.flatten(outputs), states
         # Weighted by time and by leaf, so that no two contributions can be exchanged.
         total = tf.add_n(
             [
@@ -80,13 +126,70 @@ def test_equals_stepping(name, compiled, with_resets):
     if with_resets:
         resets = tf.constant(np.random.default_rng(0).random([T, B]) < 0.3)
     expected = value_and_gradients(stepwise, core, inputs, state, resets)
-    run = lambda: value_and_gradients(recurrence.unroll, core, inputs, state, resets)
+    run = lambda: value_and_gradients(all_states, core, inputs, state, resets)
     if compiled != "eager":
         run = tf.function(run, jit_compile=compiled == "xla", autograph=False)
     actual = run()
     tree.assert_same_structure(expected, actual)
     for want, got in zip(tree.flatten(expected), tree.flatten(actual)):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_two_halves_equal_the_whole(name):
+    core = CORES[name]()
+    inputs = tf.random.Generator.from_seed(0).normal([T, B, D])
+    core(inputs[0], core.initial_state(B))
+    state = random_state(core)
+    resets = tf.constant(np.random.default_rng(1).random([T, B]) < 0.3)
+    outputs, final = recurrence.unroll(core, inputs, state, resets)
+    first, middle = recurrence.unroll(core, inputs[:3], state, resets[:3])
+    second, last = recurrence.unroll(core, inputs[3:], middle, resets[3:])
+    for want, *halves in zip(*map(batched.flatten, (outputs, first, second))):
+        np.testing.assert_allclose(tf.concat(halves, 0), want, rtol=1e-6, atol=1e-6)
+    for want, got in zip(tree.flatten(final), tree.flatten(last)):
+        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("with_resets", [False, True], ids=["", "resets"])
+def test_states_before(with_resets):
+    core = BlackBox()
+    inputs = tf.random.Generator.from_seed(0).normal([T, B, D])
+    resets = tf.constant(np.random.default_rng(2).random([T, B]) < 0.3) if with_resets else None
+    core(inputs[0], core.initial_state(B))
+    state = random_state(core)
+    (_, outputs), states = all_states(core, inputs, state, resets)
+    before = recurrence.states_before(core, state, states, resets)
+    again = recurrence.unroll_before(core, inputs, state, resets)
+    tree.map_structure(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), before, again)
+    one = recurrence.unroll_before(core, inputs[:1], state, resets[:1] if with_resets else None)
+    tree.map_structure(lambda a, b: np.testing.assert_allclose(a[:1], b), before, one)
+    for t in range(T):
+        (_, output), _ = core(inputs[t], tree.map_structure(lambda s, t=t: s[t], before))
+        np.testing.assert_allclose(output, outputs[t], rtol=1e-5, atol=1e-6)
+
+
+def test_unrolls_distributions_as_distributions():
+    for name in ("distribution", "black_box"):
+        core = CORES[name]()
+        outputs, _ = recurrence.unroll(core, tf.ones([T, B, D]), core.initial_state(B))
+        distribution = outputs if name == "distribution" else outputs[0]
+        assert type(distribution) is tfd.MultivariateNormalDiag
+        assert distribution.batch_shape == (T, B) and distribution.sample(4).shape == (4, T, B, 2)
+
+
+def test_unknown_batch_size():
+    core = CORES["distribution"]()
+    core(tf.zeros([B, D]), core.initial_state(B))
+
+    @tf.function(input_signature=[tf.TensorSpec([T, None, D])])
+    def run(inputs):
+        outputs, _ = recurrence.unroll(core, inputs, core.initial_state(tf.shape(inputs)[1]))
+        return outputs.mean()
+
+    inputs = tf.random.Generator.from_seed(0).normal([T, B, D])
+    want, _ = stepwise(core, inputs, core.initial_state(B))
+    np.testing.assert_allclose(run(inputs), want.mean(), rtol=1e-5, atol=1e-6)
 
 
 def nodes(function):
@@ -109,7 +212,7 @@ def test_trace_does_not_grow_with_time(name):
         return nodes(tf.function(run, autograph=False))
 
     # Both long enough for `tf.zeros` to be an op and not a constant.
-    assert size(100) == size(1000)
+    assert size(500) == size(1000)
 
 
 def test_creates_the_variables_of_an_unused_core():
@@ -137,6 +240,8 @@ def test_errors():
         recurrence.unroll(core, tf.zeros([T, B, D]), state, resets=tf.zeros([T - 1, B], tf.bool))
     with pytest.raises(ValueError, match="at least 1"):
         recurrence.unroll(core, tf.zeros([0, B, D]), state)
+    with pytest.raises(ValueError, match=r"structure of lstm.initial_state.*hidden"):
+        recurrence.unroll(core, tf.zeros([T, B, D]), (state, state))
     deep = snt.DeepRNN([lambda x: "no tensor"])
     with pytest.raises(TypeError, match="must return tensors"):
         recurrence.unroll(deep, tf.zeros([T, B, D]), deep.initial_state(B))

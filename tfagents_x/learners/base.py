@@ -21,7 +21,7 @@ import tensorflow as tf
 import tree
 
 from tfagents_x import core, types
-from tfagents_x.learners import checks, feed, targets
+from tfagents_x.learners import checks, feed, optimizers, saving, targets
 from tfagents_x.utils import counting, distribute, loggers, nest
 
 Metrics = dict[str, tf.Tensor]
@@ -97,6 +97,7 @@ class Learner(core.Learner):
         update_norms: Sequence[str] = (),
         counter: Optional[counting.Counter] = None,
         logger: Optional[loggers.Logger] = None,
+        saver: Optional[saving.PeriodicSaver] = None,
     ):
         """Sets up the skeleton; networks must have their variables by now.
 
@@ -118,6 +119,7 @@ class Learner(core.Learner):
             parameters after the update, and of their change) to report.
           counter: counts `steps` (calls of `step`) and seconds.
           logger: gets metrics and counts of each step.
+          saver: saves after steps; what it finds is restored now.
 
         Raises:
           TypeError: `accelerator_strategy`, a network or the dataset is of the wrong kind.
@@ -147,6 +149,9 @@ class Learner(core.Learner):
         self._gradients_fn = compiled(self._gradients)
         self._apply_fn = compiled(self._apply)
         self._update = tf.function(self._distributed_update, autograph=False)
+        self._saver = saver
+        if saver is not None:
+            saver.restore(self)
 
     # What an algorithm provides.
 
@@ -184,7 +189,7 @@ class Learner(core.Learner):
             updates = gradients[name]
             if part.max_gradient_norm is not None:
                 updates, _ = tf.clip_by_global_norm(updates, part.max_gradient_norm)
-            distribute.apply_gradients(part.optimizer, updates, part.variables)
+            optimizers.apply(part.optimizer, updates, part.variables)
         if self._target_copy:
             self._target_copy.after_update(self._num_steps)
         distribute.local(self._num_steps).assign_add(1)
@@ -269,7 +274,10 @@ class Learner(core.Learner):
         if not finite:
             raise NonFiniteError(self.num_updates, nest.to_numpy(metrics))
         self._after_update(kept, per_item)
-        self._logger.write({**metrics, **self._count()})
+        counts = self._count()
+        if self._saver is not None:
+            self._saver.save(self)
+        self._logger.write({**metrics, **counts})
         return metrics
 
     def _count(self) -> Mapping[str, Any]:
@@ -282,6 +290,11 @@ class Learner(core.Learner):
     def num_updates(self) -> int:
         """Updates done so far, restored ones included."""
         return int(self._num_steps.numpy())
+
+    @property
+    def counter(self) -> counting.Counter:
+        """Counts this learner's steps and seconds."""
+        return self._counter
 
     @property
     def strategy(self) -> tf.distribute.Strategy:
@@ -306,13 +319,7 @@ class Learner(core.Learner):
 
     def _prepare_variables(self) -> None:
         for name, network in self._networks.items():
-            if not isinstance(network, snt.Module):
-                raise TypeError(f"{name} must be a snt.Module, got {type(network).__name__}.")
-            if not nest.variables_of(network):
-                raise ValueError(
-                    f"{name} has no variables yet. Call it once on a batch, or use "
-                    "tfagents_x.utils.nest.create_variables(network, [spec])."
-                )
+            checks.check_network(name, network)
             distribute.check_variables(network.variables, self._strategy, name)
         distribute.accept_in_sonnet(self._strategy)
         for name, part in self._trained.items():

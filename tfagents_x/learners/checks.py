@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Iterable
 from typing import Any
 
+import sonnet as snt
 import tensorflow as tf
 import tree
 
@@ -36,6 +38,34 @@ def check_count(name: str, value: Any, low: int = 1) -> None:
         raise TypeError(f"{name} must be an int, got {value!r}.")
     if value < low:
         raise ValueError(f"{name} must be at least {low}, got {value}.")
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Refuses what is none of `choices` (ValueError)."""
+    if value not in tuple(choices):
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+
+
+def check_network(name: str, network: Any) -> snt.Module:
+    """Returns a module that has its variables (TypeError, ValueError)."""
+    if not isinstance(network, snt.Module):
+        raise TypeError(f"{name} must be a snt.Module, got {type(network).__name__}.")
+    if not nest.variables_of(network):
+        raise ValueError(
+            f"{name} has no variables yet. Call it once on a batch, or use "
+            "tfagents_x.utils.create_variables(network, [spec, ...])."
+        )
+    return network
+
+
+def check_core(name: str, network: Any) -> None:
+    """Refuses what is no recurrent core with variables (TypeError, ValueError)."""
+    if not isinstance(network, snt.RNNCore):
+        raise TypeError(
+            f"{name} must be a recurrent core (snt.RNNCore), got {network!r}. Wrap a feed-forward "
+            "one in snt.DeepRNN([network]), a critic in networks.CriticDeepRNN([network])."
+        )
+    check_network(name, network)
 
 
 def check_method(name: str, thing: Any, method: str, example: str) -> None:
@@ -79,6 +109,17 @@ def check_leaves(
             raise TypeError(
                 f"{where} has dtype {leaf.dtype.name}, its spec {dtype.name}. Cast it where it is "
                 "recorded, or change the spec."
+            )
+
+
+def check_leading(name: str, data: types.NestedTensor, leading: tuple) -> None:
+    """Refuses a nest of which a leaf does not begin with the axes `leading` (ValueError)."""
+    for path, leaf in tree.flatten_with_path(data):
+        if not leaf.shape[: len(leading)].is_compatible_with(leading):
+            where = "/".join([name, *map(str, path)])
+            raise ValueError(
+                f"{where} has shape {tuple(leaf.shape)}, but must begin with {list(leading)}, "
+                "as the actions do."
             )
 
 

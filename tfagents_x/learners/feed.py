@@ -69,16 +69,18 @@ class Feed:
         self._share = lambda data: distribute.distribute_batch(data, self._strategy)
         return map(self._parts, iter(source))
 
-    def _parts(self, sample: types.ReplaySample) -> tuple[Any, Any]:
+    def _parts(self, sample: Any) -> tuple[Any, Any]:
+        if isinstance(sample, (types.Step, types.Transition)):  # As offline datasets have it.
+            sample = types.ReplaySample(info=(), data=sample)
         if not hasattr(sample, "info") or not hasattr(sample, "data"):
             raise TypeError(
-                "The dataset must yield ReplaySample(info, data), got a "
+                "The dataset must yield ReplaySample(info, data), Step or Transition, got a "
                 f"{type(sample).__name__}. Wrap what you have: ReplaySample(info=(), data=step)."
             )
         device, host = self._split(sample)
         return tree.map_structure(nest.narrow, device), host
 
 
-def _sample(elements: tuple) -> types.ReplaySample:
-    """A dataset of plain (info, data) pairs reaches `map` as two arguments."""
+def _sample(elements: tuple) -> Any:
+    """The dataset's element; a plain (info, data) pair reaches `map` as two arguments."""
     return elements[0] if len(elements) == 1 else types.ReplaySample(*elements)

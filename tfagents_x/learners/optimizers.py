@@ -1,11 +1,68 @@
-"""Sonnet optimizers with a schedule that lives in the graph and in the checkpoint."""
+"""Applying Sonnet's optimizers, Adam in one fused operation per variable, and a schedule."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import sonnet as snt
 import tensorflow as tf
+
+from tfagents_x.utils import distribute
+
+
+def apply(
+    optimizer: snt.Optimizer,
+    updates: Sequence[Optional[tf.Tensor]],
+    variables: Sequence[tf.Variable],
+) -> None:
+    """Applies gradients in replica context, under any strategy.
+
+    Args:
+      optimizer: `snt.optimizers.Adam` and subclasses that keep its `apply` get their own
+        numbers by TensorFlow's fused kernel, with a tenth of the operations. Any other one
+        is called as it is.
+      updates: one gradient for each variable; None leaves a variable alone.
+      variables: what the optimizer was initialized for.
+    """
+    dense = not any(isinstance(update, tf.IndexedSlices) for update in updates)
+    if dense and getattr(type(optimizer), "apply", None) is snt.optimizers.Adam.apply:
+        _apply_adam(optimizer, updates, variables)
+    else:
+        distribute.apply_gradients(optimizer, updates, variables)
+
+
+def _apply_adam(
+    optimizer: snt.optimizers.Adam,
+    updates: Sequence[Optional[tf.Tensor]],
+    variables: Sequence[tf.Variable],
+) -> None:
+    """The kernel adds epsilon to the uncorrected root, Sonnet to the corrected one.
+
+    With c = sqrt(1 - beta2^t), epsilon * c in the former is epsilon in the latter.
+    """
+    optimizer._initialize(variables)
+    distribute.local(optimizer.step).assign_add(1)
+    step = tf.cast(optimizer.step, tf.float32)
+    beta1, beta2 = tf.cast(optimizer.beta1, tf.float32), tf.cast(optimizer.beta2, tf.float32)
+    beta1_power, beta2_power = tf.pow(beta1, step), tf.pow(beta2, step)
+    epsilon = tf.cast(optimizer.epsilon, tf.float32) * tf.sqrt(1.0 - beta2_power)
+    rate = tf.cast(optimizer.learning_rate, tf.float32)
+    handle = lambda variable: distribute.local(variable).handle
+    for update, variable, m, v in zip(updates, variables, optimizer.m, optimizer.v):
+        if update is None:
+            continue
+        numbers = (beta1_power, beta2_power, rate, beta1, beta2, epsilon)
+        tf.raw_ops.ResourceApplyAdam(
+            var=handle(variable),
+            m=handle(m),
+            v=handle(v),
+            **dict(zip(_NUMBERS, [tf.cast(x, update.dtype) for x in numbers])),
+            grad=update,
+        )
+
+
+_NUMBERS = ("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon")
 
 
 class LinearDecayAdam(snt.optimizers.Adam):

@@ -5,9 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import sonnet as snt
 import tensorflow as tf
 
-from tfagents_x.utils import distribute
+from tfagents_x.utils import distribute, nest
+
+
+def pair(
+    *networks: tuple[snt.Module, snt.Module],
+) -> tuple[list[tf.Variable], list[tf.Variable]]:
+    """All variables of the online and of the target networks, given as pairs."""
+    online = [v for network, _ in networks for v in nest.variables_of(network)]
+    target = [v for _, network in networks for v in nest.variables_of(network)]
+    return online, target
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,8 +14,9 @@ import tensorflow as tf
 
 
 def is_plain(core: snt.Module) -> bool:
-    """Whether `core` is exactly a `snt.LSTM` without projection of the hidden state."""
-    return type(core) is snt.LSTM and core._projection_size is None
+    """Whether `core` steps as `snt.LSTM` does, without projection of the hidden state."""
+    same = type(core).__call__ is snt.LSTM.__call__
+    return same and isinstance(core, snt.LSTM) and core._projection_size is None
 
 
 def unroll(
@@ -33,7 +34,8 @@ def unroll(
       resets: [T, B] bool, where the state is zeroed before the step; None for nowhere.
 
     Returns:
-      Hidden states [T, B, H] and the last `snt.LSTMState`. First derivatives only.
+      Hidden states [T, B, H], and the `snt.LSTMState` after every step, [T, B, H] each.
+      First derivatives only.
     """
     core._initialize(inputs[0])
     w_h = tf.convert_to_tensor(core.hidden_to_hidden)
@@ -56,7 +58,39 @@ def unroll(
         return (hidden, cell), gradient
 
     hidden, cell = recurrence(gates_x, w_h, initial_state.hidden, initial_state.cell)
-    return hidden, snt.LSTMState(hidden=hidden[-1], cell=cell[-1])
+    return hidden, snt.LSTMState(hidden=hidden, cell=cell)
+
+
+def step_from_shared_state(
+    core: snt.LSTM, inputs: tf.Tensor, state: snt.LSTMState, multiple: Any
+) -> tuple[tf.Tensor, snt.LSTMState]:
+    """One step on several inputs for each state; the state's product is formed once.
+
+    Args:
+      core: a `snt.LSTM` for which `is_plain` holds.
+      inputs: [multiple * M, D], row n * M + m starting from state m.
+      state: hidden and cell, [M, H] each.
+      multiple: number of inputs for each state.
+
+    Returns:
+      Hidden states [multiple * M, H] and the next `snt.LSTMState`, as `core` gives them on
+      `multiple` copies of the state.
+    """
+    core._initialize(inputs)
+    share = lambda x: tf.tile(x, [multiple, 1])
+    from_state = tf.matmul(state.hidden, core.hidden_to_hidden) + core.b
+    hidden, cell, _ = _cell(
+        tf.matmul(inputs, core.input_to_hidden) + share(from_state), share(state.cell)
+    )
+    return hidden, snt.LSTMState(hidden=hidden, cell=cell)
+
+
+def _cell(gates: tf.Tensor, cell: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Pre-activations [B, 4H] and the cell before -> hidden and cell [B, H], gates [B, 4H]."""
+    i, f, g, o = tf.split(gates, 4, axis=1)
+    i, f, g, o = tf.sigmoid(i), tf.sigmoid(f), tf.tanh(g), tf.sigmoid(o)
+    cell = f * cell + i * g
+    return o * tf.tanh(cell), cell, tf.concat([i, f, g, o], 1)
 
 
 def _before(first: tf.Tensor, rest: tf.Tensor, keep: Optional[tf.Tensor]) -> tf.Tensor:
@@ -82,12 +116,8 @@ def _forward(
     def body(t: tf.Tensor, h: tf.Tensor, c: tf.Tensor, hiddens: Any, cells: Any, gates: Any) -> Any:
         if keep is not None:
             h, c = h * keep[t], c * keep[t]
-        i, f, g, o = tf.split(gates_x[t] + tf.matmul(h, w_h), 4, axis=1)
-        i, f, g, o = tf.sigmoid(i), tf.sigmoid(f), tf.tanh(g), tf.sigmoid(o)
-        c = f * c + i * g
-        h = o * tf.tanh(c)
-        gates = gates.write(t, tf.concat([i, f, g, o], 1))
-        return t + 1, h, c, hiddens.write(t, h), cells.write(t, c), gates
+        h, c, gate = _cell(gates_x[t] + tf.matmul(h, w_h), c)
+        return t + 1, h, c, hiddens.write(t, h), cells.write(t, c), gates.write(t, gate)
 
     arrays = [_array(steps, h_0, w) for w in (width, width, 4 * width)]
     *_, hiddens, cells, gates = tf.while_loop(

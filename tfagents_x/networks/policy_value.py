@@ -7,12 +7,14 @@ from collections.abc import Sequence
 import sonnet as snt
 import tensorflow as tf
 
+from tfagents_x.networks import checks
+
 
 class PolicyValueHead(snt.Module):
     """Logits and value from the same features (Acme's `PolicyValueHead`).
 
-    Unlike there, each of the two can have layers of its own, so that the value's large
-    gradients don't shape what the policy sees.
+    By default two linear layers, as there. Unlike there, each of the two can have layers of
+    its own, so that the value's large gradients don't shape what the policy sees.
     """
 
     def __init__(
@@ -30,17 +32,31 @@ class PolicyValueHead(snt.Module):
           value_scale: the value is this times the output of its layers; about the size that
             returns have, so that the layers' weights need not grow to it.
           name: of the module.
+
+        Raises:
+          ValueError: a size is not positive.
         """
         super().__init__(name=name)
-        self._policy = _mlp([*hidden_sizes, num_actions], "policy")
-        self._value = _mlp([*hidden_sizes, 1], "value")
+        num_actions = checks.size("num_actions", num_actions)
+        hidden_sizes = checks.sizes("hidden_sizes", hidden_sizes)
+        # Acme's names, so that its checkpoints fit too.
+        self._policy_layer = _layers([*hidden_sizes, num_actions], "policy")
+        self._value_layer = _layers([*hidden_sizes, 1], "value")
         self._value_scale = value_scale
 
     def __call__(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """[B, D] -> logits [B, A] and value [B]."""
-        value = tf.squeeze(self._value(features), axis=-1)
-        return self._policy(features), self._value_scale * value
+        """Features [..., B, D] -> logits [..., B, A] and value [..., B].
+
+        Raises:
+          TypeError: `features` are not floating-point.
+          ValueError: they have fewer than two axes.
+        """
+        features = checks.features("PolicyValueHead", features)
+        value = tf.squeeze(self._value_layer(features), axis=-1)
+        return self._policy_layer(features), self._value_scale * value
 
 
-def _mlp(sizes: Sequence[int], name: str) -> snt.nets.MLP:
+def _layers(sizes: Sequence[int], name: str) -> snt.Module:
+    if len(sizes) == 1:
+        return snt.Linear(sizes[0], name=name)
     return snt.nets.MLP(sizes, activation=tf.tanh, name=name)

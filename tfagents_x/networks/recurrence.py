@@ -3,11 +3,12 @@
 `unroll` gives the numbers of calling the core step by step. The graph it builds
 has the same size for every sequence length, and whatever does not depend on the
 recurrence (the layers of a `snt.DeepRNN` that are not cores, the input projection
-of a `snt.LSTM`) is computed for all time steps at once.
+of a `snt.LSTM`, heads that return distributions) is computed for all time steps at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
 import sonnet as snt
@@ -15,7 +16,7 @@ import tensorflow as tf
 import tree
 
 from tfagents_x import types
-from tfagents_x.networks import lstm
+from tfagents_x.networks import batched, lstm
 
 _Unrolled = tuple[types.NestedTensor, types.NestedTensor]
 
@@ -25,25 +26,32 @@ def unroll(
     inputs: types.NestedTensor,
     initial_state: types.NestedTensor,
     resets: Optional[tf.Tensor] = None,
+    return_all_states: bool = False,
 ) -> _Unrolled:
     """Applies a recurrent core along the leading (time) axis.
 
     Args:
-      core: any `snt.RNNCore`. A `snt.DeepRNN` is taken apart, a plain `snt.LSTM`
-        uses a hand-derived gradient; every other core is looped as it is.
-      inputs: nest of tensors [T, B, ...], T known at trace time.
+      core: any `snt.RNNCore`. A `snt.DeepRNN` or `CriticDeepRNN` is taken apart, a plain
+        `snt.LSTM` uses a hand-derived gradient, and a core with a method
+        `unroll_all(inputs, state, resets) -> (outputs, states)` uses that; every other core
+        is looped as it is.
+      inputs: nest of tensors [T, B, ...], T known at trace time; for a `CriticDeepRNN` the
+        pair (observations, actions).
       initial_state: state of `core` for a batch of B, as `core.initial_state(B)`.
       resets: [T, B] bool: before the steps where it is True, the state is replaced by the
         core's initial state (an episode starts there). None for nowhere.
+      return_all_states: return the states after every step instead of the last one.
 
     Returns:
-      The outputs of all steps, a nest of tensors [T, B, ...], and the state after the
-      last step. Equal to `snt.static_unroll` up to rounding, gradients included.
+      The outputs of all steps, a nest of tensors [T, B, ...] and distributions with a batch
+      of [T, B]; and the state after the last step, or those after every step, [T, B, ...].
+      Equal to `snt.static_unroll` up to rounding, gradients included.
 
     Raises:
-      TypeError: `core` is not a `snt.RNNCore`.
+      TypeError: `core` is not a `snt.RNNCore`, or returns something else than tensors and
+        distributions.
       ValueError: leaves of `inputs` disagree on [T, B], have fewer than two axes, or T is
-        unknown or 0.
+        unknown or 0; or `initial_state` has another structure than the core's.
     """
     if not isinstance(core, snt.RNNCore):
         raise TypeError(
@@ -53,7 +61,9 @@ def unroll(
     inputs = tree.map_structure(tf.convert_to_tensor, inputs)
     timed = {"inputs": inputs}
     _check_leading_shape(timed if resets is None else {**timed, "resets": resets})
-    return _unroll(core, inputs, initial_state, resets)
+    _check_state(core, initial_state, batched.batch_size(inputs, axis=1))
+    outputs, states = unroll_core(core, inputs, initial_state, resets)
+    return outputs, states if return_all_states else tree.map_structure(lambda s: s[-1], states)
 
 
 def _check_leading_shape(nests: Any) -> None:
@@ -72,58 +82,82 @@ def _check_leading_shape(nests: Any) -> None:
         )
 
 
-def _unroll(core: snt.RNNCore, inputs: Any, state: Any, resets: Any) -> _Unrolled:
-    if type(core) is snt.DeepRNN:
-        return _unroll_deep(core, inputs, state, resets)
+def _check_state(core: snt.RNNCore, state: Any, batch: Any) -> None:
+    wanted = core.initial_state(batch)
+    try:
+        tree.assert_same_structure(wanted, state, check_types=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"initial_state does not have the structure of {core.name}.initial_state(batch_size): "
+            f"wanted {_shapes(wanted)}, got {_shapes(state)}."
+        ) from error
+
+
+def _shapes(nest: Any) -> str:
+    return str(tree.map_structure(lambda x: tuple(getattr(x, "shape", ())), nest))
+
+
+def unroll_core(core: snt.RNNCore, inputs: Any, state: Any, resets: Any) -> _Unrolled:
+    """`unroll` without checks, and with the states after every step: for `unroll_all` methods."""
+    if has_own(core, "unroll_all"):
+        return core.unroll_all(inputs, state, resets)
+    if isinstance(core, snt.DeepRNN) and type(core).__call__ is snt.DeepRNN.__call__:
+        return unroll_layers(core._layers, inputs, state, resets)
     if lstm.is_plain(core):
         return lstm.unroll(core, inputs, state, resets)
     return _loop(core, inputs, state, resets)
 
 
-def _unroll_deep(core: snt.DeepRNN, inputs: Any, state: Any, resets: Any) -> _Unrolled:
-    """Layer by layer instead of step by step: only the cores need the order of time."""
-    outputs, states = inputs, list(state)
+def has_own(core: snt.RNNCore, method: str) -> bool:
+    """Whether `core` has `method`, and no subclass has changed `__call__` since it was written."""
+    classes = type(core).__mro__
+    owner = lambda name: next((i for i, c in enumerate(classes) if name in vars(c)), len(classes))
+    return owner(method) <= owner("__call__") and owner(method) < len(classes)
+
+
+def unroll_layers(
+    layers: Sequence[Callable[..., Any]], inputs: Any, states: Any, resets: Any
+) -> _Unrolled:
+    """Layer by layer instead of step by step: only the cores need the order of time.
+
+    Args:
+      layers: of a `snt.DeepRNN`.
+      inputs: nest of tensors [T, B, ...].
+      states: one for each layer that is a `snt.RNNCore`.
+      resets: [T, B] bool or None.
+
+    Returns:
+      Outputs and all states, as `unroll_core`.
+    """
+    outputs, states = inputs, list(states)
     position = 0
-    for layer in core._layers:
+    for layer in layers:
         if isinstance(layer, snt.RNNCore):
-            outputs, states[position] = _unroll(layer, outputs, states[position], resets)
+            outputs, states[position] = unroll_core(layer, outputs, states[position], resets)
             position += 1
         else:
             outputs = batch_apply(layer, outputs)
     return outputs, tuple(states)
 
 
-def batch_apply(layer: Callable[[Any], Any], inputs: types.NestedTensor) -> types.NestedTensor:
+def batch_apply(layer: Callable[[Any], Any], inputs: types.NestedTensor) -> types.Nest:
     """Applies a stateless layer to all [T, B] steps in one batch of T * B.
 
     Args:
-      layer: function from a nest of [N, ...] to a nest of [N, ...].
-      inputs: nest of tensors [T, B, ...].
+      layer: function from a nest of [N, ...] to a nest of tensors [N, ...] and distributions
+        with a batch of [N].
+      inputs: nest of tensors [T, B, ...] (or distributions, from the layer before).
 
     Returns:
-      nest of tensors [T, B, ...].
+      Nest of tensors [T, B, ...] and distributions with a batch of [T, B].
 
     Raises:
-      TypeError: the layer returns something that is not a nest of tensors.
+      TypeError: the layer returns something else than tensors and distributions.
     """
-    first = tree.flatten(inputs)[0]
-    steps = first.shape[0] or tf.shape(first)[0]
-    outputs = layer(tree.map_structure(lambda x: snt.merge_leading_dims(x, 2), inputs))
-
-    def split(leaf: Any) -> tf.Tensor:
-        if not tf.is_tensor(leaf):
-            raise TypeError(
-                f"Layer {getattr(layer, 'name', layer)} returned a {type(leaf).__name__} inside a "
-                "sequence; layers of an unrolled DeepRNN must return tensors."
-            )
-        return tf.reshape(leaf, tf.concat([[steps, -1], tf.shape(leaf)[1:]], 0))
-
-    def split_static(leaf: Any) -> tf.Tensor:
-        out = split(leaf)
-        out.set_shape(first.shape[:2].concatenate(leaf.shape[1:]))
-        return out
-
-    return tree.map_structure(split_static, outputs)
+    first = batched.flatten(inputs)[0]
+    leading = [batched.batch_size(first), first.shape[1]]
+    outputs = layer(batched.map_leaves(lambda x: snt.merge_leading_dims(x, 2), inputs))
+    return batched.map_leaves(lambda x: batched.split(x, leading), outputs)
 
 
 def _loop(core: snt.RNNCore, inputs: Any, state: Any, resets: Any) -> _Unrolled:
@@ -136,29 +170,39 @@ def _loop(core: snt.RNNCore, inputs: Any, state: Any, resets: Any) -> _Unrolled:
 
     def step(t: Any, state: Any) -> tuple[Any, Any]:
         if resets is not None:
-            state = _reset(core, state, resets[t])
+            state = reset(core, state, resets[t])
         return core(tree.map_structure(lambda x: x[t], inputs), state)
 
-    first, state = step(0, state)
+    first = _first_step(core, step, state)
     arrays = [
         tf.TensorArray(y.dtype, size=steps, element_shape=y.shape).write(0, y)
-        for y in tree.flatten(first)
+        for y in batched.flatten(first)
     ]
 
     def body(t: tf.Tensor, state: Any, arrays: list) -> tuple:
-        output, state = step(t, state)
-        return t + 1, state, [a.write(t, y) for a, y in zip(arrays, tree.flatten(output))]
+        results = step(t, state)
+        return t + 1, results[1], [a.write(t, y) for a, y in zip(arrays, batched.flatten(results))]
 
-    _, state, arrays = tf.while_loop(
+    *_, arrays = tf.while_loop(
         lambda t, *_: t < steps,
         body,
-        (tf.constant(1), state, arrays),
+        (tf.constant(1), first[1], arrays),
         maximum_iterations=steps - 1,
     )
-    return tree.unflatten_as(first, [a.stack() for a in arrays]), state
+    return batched.unflatten_as(first, [a.stack() for a in arrays])
 
 
-def _reset(core: snt.RNNCore, state: Any, where: tf.Tensor) -> Any:
+def _first_step(core: snt.RNNCore, step: Callable[..., Any], state: Any) -> tuple[Any, Any]:
+    try:
+        return step(0, state)
+    except TypeError as error:
+        raise TypeError(
+            f"{core.name} could not be called as core(inputs, state): {error} (A core of several "
+            "inputs is unrolled as RNNUnpackWrapper(core), with a tuple of them.)"
+        ) from error
+
+
+def reset(core: snt.RNNCore, state: types.NestedTensor, where: tf.Tensor) -> types.NestedTensor:
     """`state` with the initial state in the rows of the batch where `where` [B] is True."""
     initial = core.initial_state(where.shape[0] or tf.shape(where)[0])
 
@@ -167,3 +211,50 @@ def _reset(core: snt.RNNCore, state: Any, where: tf.Tensor) -> Any:
         return tf.where(rows, fresh, old)
 
     return tree.map_structure(select, initial, state)
+
+
+def states_before(
+    core: snt.RNNCore,
+    initial_state: types.NestedTensor,
+    states: types.NestedTensor,
+    resets: Optional[tf.Tensor] = None,
+) -> types.NestedTensor:
+    """The states that each step started from.
+
+    Args:
+      core: what was unrolled.
+      initial_state: what it started from, leaves [B, ...].
+      states: the states after every step, leaves [T, B, ...], as `unroll` returns them.
+      resets: [T, B] bool, as given to `unroll`.
+
+    Returns:
+      Nest of tensors [T, B, ...]: row t is what step t saw.
+    """
+    earlier = tree.map_structure(lambda s: s[:-1], states)
+    return _prepend(core, initial_state, earlier, resets)
+
+
+def unroll_before(
+    core: snt.RNNCore,
+    inputs: types.NestedTensor,
+    initial_state: types.NestedTensor,
+    resets: Optional[tf.Tensor] = None,
+) -> types.NestedTensor:
+    """`states_before` of an `unroll` of these arguments, without its last step and its outputs."""
+    cut = lambda nest: tree.map_structure(lambda x: x[:-1], nest)
+    if tree.flatten(inputs)[0].shape[0] == 1:
+        first = tree.map_structure(lambda s: s[tf.newaxis][:0], initial_state)
+        return _prepend(core, initial_state, first, resets)
+    earlier_resets = None if resets is None else resets[:-1]
+    _, states = unroll(core, cut(inputs), initial_state, earlier_resets, return_all_states=True)
+    return _prepend(core, initial_state, states, resets)
+
+
+def _prepend(core: snt.RNNCore, first: Any, rest: Any, resets: Optional[tf.Tensor]) -> Any:
+    """[first, *rest] along time, with the initial state where an episode starts."""
+    states = tree.map_structure(lambda s, r: tf.concat([s[tf.newaxis], r], 0), first, rest)
+    if resets is None:
+        return states
+    merged = tree.map_structure(lambda x: snt.merge_leading_dims(x, 2), states)
+    merged = reset(core, merged, tf.reshape(resets, [-1]))
+    return tree.map_structure(lambda x: batched.split(x, resets.shape), merged)

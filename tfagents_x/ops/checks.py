@@ -7,6 +7,7 @@ checked.
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -71,6 +72,56 @@ def require_shape(name: str, tensor: tf.Tensor, shape: tf.TensorShape, wanted: s
         raise ValueError(f"{name} has shape {tensor.shape}, but must have {shape}, {wanted}.")
 
 
+def action_value_shape(**tensors: tf.Tensor) -> tf.TensorShape:
+    """The static shape that all `tensors` share, [T, B, ..., A].
+
+    Raises:
+      ValueError: two shapes differ, or there is no time axis with at least one step, no axis
+        of actions, or no known number of axes.
+    """
+    shape = common_shape(**tensors)
+    if shape.rank is None or shape.rank < 2:
+        raise ValueError(
+            f"{', '.join(tensors)} have shape {shape}, but must have [T, B, A], one number for "
+            f"each action; only the sizes may be unknown while a function is traced, as in "
+            f"tf.TensorSpec([None, None, 4])."
+        )
+    return shape
+
+
+def action_indices(name: str, actions: Any, shape: tf.TensorShape) -> tf.Tensor:
+    """Converts `actions` to an int32 tensor of the static shape `shape`.
+
+    Raises:
+      TypeError: they are no integers.
+      ValueError: they have another shape.
+    """
+    actions = tf.convert_to_tensor(actions)
+    require_integer(name, actions)
+    require_shape(name, actions, shape, "one action for each step")
+    return tf.cast(actions, tf.int32)
+
+
+def positive_int(name: str, value: Any) -> int:
+    """Converts `value` to a Python int, and checks that it is at least 1.
+
+    Raises:
+      TypeError: it is no integer, or a tensor whose value is not known yet.
+      ValueError: it is smaller than 1.
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except (TypeError, AttributeError):
+        number = None
+    if number is None:
+        raise TypeError(
+            f"{name} is {value!r}, but must be a Python int, known when a function is traced."
+        )
+    if number < 1:
+        raise ValueError(f"{name} is {number}, but must be at least 1.")
+    return number
+
+
 def require_integer(name: str, tensor: tf.Tensor) -> None:
     """Checks that `tensor` holds integers.
 
@@ -89,9 +140,13 @@ def scalar_in_range(
     """Converts `value` to a scalar of `dtype`, and checks low <= value <= high if it is known.
 
     Raises:
+      TypeError: it is no number.
       ValueError: it is not a scalar, or outside the range (NaN counts as outside).
     """
-    scalar = tf.cast(value, dtype)
+    try:
+        scalar = tf.cast(value, dtype)
+    except (TypeError, ValueError, tf.errors.OpError) as error:
+        raise TypeError(f"{name} is {value!r}, but must be a number.") from error
     require_shape(name, scalar, tf.TensorShape([]), "a single number")
     number = tf.get_static_value(scalar)
     if number is None or (number >= low and (high is None or number <= high)):

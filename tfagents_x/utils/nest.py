@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import sonnet as snt
@@ -16,6 +16,8 @@ from tfagents_x import types
 def batch_to_sequence(data: types.NestedTensor) -> types.NestedTensor:
     """Exchanges the first two axes of every leaf, [B, T, ...] <-> [T, B, ...].
 
+    Acme's `batch_to_sequence`; its own inverse.
+
     Raises:
       ValueError: a leaf has fewer than two axes.
     """
@@ -25,16 +27,134 @@ def batch_to_sequence(data: types.NestedTensor) -> types.NestedTensor:
 def _swap_leading(path: tuple, leaf: Any) -> tf.Tensor:
     leaf = tf.convert_to_tensor(leaf)
     if leaf.shape.rank is None or leaf.shape.rank < 2:
-        raise ValueError(
-            f"Expected [B, T, ...] but {'/'.join(map(str, path)) or 'the tensor'} has shape "
-            f"{leaf.shape}."
-        )
+        raise ValueError(f"Expected [B, T, ...] but {_name(path)} has shape {leaf.shape}.")
     return tf.transpose(leaf, [1, 0, *range(2, leaf.shape.rank)])
 
 
+def _name(path: tuple) -> str:
+    """How error messages call the leaf at `path`."""
+    return "/".join(map(str, path)) or "the tensor"
+
+
 def add_batch_dim(nest: types.NestedArray) -> types.NestedTensor:
-    """Adds a leading axis of 1 to every leaf: [...] -> [1, ...]."""
+    """Adds a leading axis of 1 to every leaf: [...] -> [1, ...]. Acme's `add_batch_dim`."""
     return tree.map_structure(lambda x: tf.expand_dims(tf.convert_to_tensor(x), 0), nest)
+
+
+def squeeze_batch_dim(nest: types.NestedTensor) -> types.NestedTensor:
+    """Takes the leading axis of 1 off every leaf: [1, ...] -> [...]. Acme's `squeeze_batch_dim`.
+
+    Raises:
+      ValueError: the leading axis of a leaf is missing, or is not 1.
+    """
+    return tree.map_structure_with_path(lambda path, x: _squeeze(path, x, 0), nest)
+
+
+def _squeeze(path: tuple, leaf: Any, axis: int) -> tf.Tensor:
+    leaf = tf.convert_to_tensor(leaf)
+    rank = leaf.shape.rank
+    if rank is not None and not (-rank <= axis < rank and leaf.shape[axis] in (1, None)):
+        raise ValueError(f"{_name(path)} has shape {leaf.shape}, but axis {axis} must be 1.")
+    return tf.squeeze(leaf, axis)
+
+
+def batch_concat(inputs: types.NestedTensor) -> tf.Tensor:
+    """Flattens every leaf but for its first axis, and concatenates them. Acme's `batch_concat`.
+
+    Args:
+      inputs: nest of tensors [B, ...] of one dtype; [B] counts as [B, 1].
+
+    Returns:
+      [B, D] of that dtype, in the order of the flattened nest: dictionary keys
+      alphabetically, whatever the order of insertion, tuple entries in their own order.
+
+    Raises:
+      TypeError: the dtypes of two leaves differ.
+      ValueError: there is no leaf, a leaf has no batch axis, or the batch sizes differ.
+    """
+    leaves = {_name(p): tf.convert_to_tensor(x) for p, x in tree.flatten_with_path(inputs)}
+    if not leaves:
+        raise ValueError("batch_concat needs at least one tensor, got an empty nest.")
+    first, batch = next(iter(leaves)), tf.TensorShape([None])
+    for name, leaf in leaves.items():
+        if not leaf.shape.rank:
+            raise ValueError(f"Expected [B, ...] but {name} has shape {leaf.shape}.")
+        if leaf.dtype != leaves[first].dtype:
+            raise TypeError(
+                f"{name} is {leaf.dtype.name}, but {first} is {leaves[first].dtype.name}: use "
+                "tf.cast to give all leaves one dtype."
+            )
+        if not batch.is_compatible_with(leaf.shape[:1]):
+            shapes = {k: tuple(v.shape) for k, v in leaves.items()}
+            raise ValueError(f"All leaves must have the same batch size, got {shapes}.")
+        batch = batch.merge_with(leaf.shape[:1])
+    return tf.concat([_flatten(leaf) for leaf in leaves.values()], axis=-1)
+
+
+def _flatten(leaf: tf.Tensor) -> tf.Tensor:
+    """[B, ...] -> [B, D], B = 0 included."""
+    size = leaf.shape[1:].num_elements()
+    if size is None:
+        size = tf.reduce_prod(tf.shape(leaf)[1:])
+    flat = tf.reshape(leaf, tf.stack([tf.shape(leaf)[0], size]))
+    flat.set_shape([leaf.shape[0], None])
+    return flat
+
+
+def tile_tensor(tensor: Any, multiple: Any) -> tf.Tensor:
+    """Stacks `multiple` copies along a new leading axis: [...] -> [multiple, ...].
+
+    Acme's `tile_tensor`.
+
+    Args:
+      tensor: of any shape and dtype.
+      multiple: at least 1; an int, or a scalar integer tensor.
+
+    Raises:
+      TypeError: `multiple` is not an integer.
+      ValueError: `multiple` is less than 1.
+    """
+    tensor = tf.convert_to_tensor(tensor)
+    _check_multiple(multiple)
+    leading = tf.reshape(tf.cast(multiple, tf.int32), [1])
+    return tf.broadcast_to(tensor, tf.concat([leading, tf.shape(tensor)], axis=0))
+
+
+def _check_multiple(multiple: Any) -> None:
+    if not tf.convert_to_tensor(multiple).dtype.is_integer:
+        raise TypeError(f"multiple is {multiple!r}, but must be an int.")
+    number = tf.get_static_value(tf.convert_to_tensor(multiple))
+    if number is not None and number < 1:
+        raise ValueError(f"multiple is {number}, but must be at least 1.")
+
+
+def tile_nested(inputs: types.NestedTensor, multiple: Any) -> types.NestedTensor:
+    """`tile_tensor` of every leaf. Acme's `tile_nested`."""
+    return tree.map_structure(lambda x: tile_tensor(x, multiple), inputs)
+
+
+def zeros_like(nest: Any) -> types.NestedTensor:
+    """Zeros in the shapes and dtypes of a nest of arrays, tensors or specs.
+
+    Acme's `zeros_like`.
+
+    Raises:
+      TypeError: a leaf has no shape and dtype.
+      ValueError: a dimension is unknown.
+    """
+    return tree.map_structure_with_path(lambda path, x: _zeros(path, x), nest)
+
+
+def _zeros(path: tuple, leaf: Any, batch_shape: Sequence[int] = ()) -> tf.Tensor:
+    if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
+        raise TypeError(
+            f"{_name(path)} is a {type(leaf).__name__}, but must have a shape and a dtype: pass "
+            "arrays, tensors, specs (tfagents_x.specs) or tf.TensorSpec."
+        )
+    shape = tf.TensorShape(leaf.shape)
+    if not shape.is_fully_defined():
+        raise ValueError(f"{_name(path)} has shape {shape}, but every dimension must be known.")
+    return tf.zeros([*batch_shape, *shape], leaf.dtype)
 
 
 def zeros_like_spec(spec: types.NestedSpec, batch_shape: Sequence[int] = ()) -> types.NestedArray:
@@ -57,23 +177,73 @@ def variables_of(module: tf.Module) -> tuple[tf.Variable, ...]:
     return tuple(tf.Module.variables.fget(module))
 
 
-def create_variables(network: snt.Module, input_spec: Sequence[types.NestedSpec]) -> None:
+def create_variables(network: snt.Module, input_spec: Sequence[types.NestedSpec]) -> Any:
     """Calls `network` once on zeros with a batch of 1, so that its variables exist.
+
+    Acme's `create_variables`. Notes on the network, in `_input_signature`, what it was called
+    with, which `snapshots.make_snapshot` needs: one nest of `tf.TensorSpec` [None, ...] for
+    each argument.
 
     Args:
       network: a Sonnet module; a `snt.RNNCore` also gets its initial state.
-      input_spec: the specs of its positional arguments, without batch axis.
+      input_spec: list of nests of specs or `tf.TensorSpec`, one for each positional argument,
+        without batch axis.
+
+    Returns:
+      Nest of `tf.TensorSpec` of the network's outputs, without batch axis; None where the
+      output is no tensor (a distribution), or its first axis isn't the batch.
+
+    Raises:
+      TypeError: `input_spec` is not a list, or a leaf is not a spec.
+      ValueError: a dimension of a spec is unknown.
     """
-    inputs = zeros_like_spec(list(input_spec), [1])
-    inputs = tree.map_structure(tf.convert_to_tensor, inputs)
+    if not isinstance(input_spec, (list, tuple)) or hasattr(input_spec, "_fields"):
+        raise TypeError(
+            f"input_spec is a {type(input_spec).__name__}, but must be a list with one nest of "
+            "specs for each argument of the network: create_variables(network, [spec])."
+        )
+    inputs = tree.map_structure_with_path(lambda p, x: _zeros(p, x, [1]), list(input_spec))
     if isinstance(network, snt.RNNCore):
         inputs.append(network.initial_state(1))
-    network(*inputs)
+    output = network(*inputs)
+    # Past Sonnet's `__setattr__`, which would make the list a part of checkpoints.
+    object.__setattr__(network, "_input_signature", tree.map_structure(batched_spec, inputs))
+    return tree.map_structure(_unbatched_spec, output)
+
+
+def _has_batch_of_one(tensor: tf.Tensor) -> bool:
+    return bool(tensor.shape.rank) and tensor.shape[0] == 1
+
+
+def batched_spec(tensor: tf.Tensor) -> tf.TensorSpec:
+    """The spec of a tensor [1, ...] with the batch size left open, [None, ...].
+
+    A tensor without such an axis (a state that is common to the batch) keeps its shape.
+    """
+    shape = [None, *tensor.shape[1:]] if _has_batch_of_one(tensor) else tensor.shape
+    return tf.TensorSpec(shape, tensor.dtype)
+
+
+def _unbatched_spec(output: Any) -> Optional[tf.TensorSpec]:
+    if not isinstance(output, tf.Tensor):
+        return None
+    if output.shape.rank == 0:
+        return tf.TensorSpec([], output.dtype)
+    return tf.TensorSpec(output.shape[1:], output.dtype) if _has_batch_of_one(output) else None
 
 
 def to_numpy(nest: types.NestedTensor) -> types.NestedArray:
-    """Every tensor or variable of a nest as a numpy array."""
+    """Every tensor or variable of a nest as a numpy array. Acme's `to_numpy`."""
     return tree.map_structure(lambda x: x.numpy() if hasattr(x, "numpy") else np.asarray(x), nest)
+
+
+def to_numpy_squeeze(nest: types.NestedTensor, axis: int = 0) -> types.NestedArray:
+    """`to_numpy` without axis `axis`, which must be 1 in every leaf. Acme's `to_numpy_squeeze`.
+
+    Raises:
+      ValueError: it is missing, or not 1.
+    """
+    return to_numpy(tree.map_structure_with_path(lambda path, x: _squeeze(path, x, axis), nest))
 
 
 _NARROW = {

@@ -76,7 +76,7 @@ class CheckpointFolder:
         if final.exists():
             shutil.rmtree(final)
         partial.rename(final)
-        _sync(self._root)
+        sync(self._root)
         for old in self.all()[: -self._max_to_keep]:
             shutil.rmtree(old)
         return final
@@ -116,7 +116,7 @@ def _digest(path: pathlib.Path) -> tuple[int, str]:
     return path.stat().st_size, digest.hexdigest()
 
 
-def _sync(path: pathlib.Path) -> None:
+def sync(path: pathlib.Path) -> None:
     """Makes a file, or on POSIX a folder's entries, durable."""
     if path.is_dir() and os.name == "nt":
         return
@@ -130,12 +130,12 @@ def _sync(path: pathlib.Path) -> None:
 def _seal(folder: pathlib.Path) -> None:
     manifest = {}
     for path in _files(folder):
-        _sync(path)
+        sync(path)
         manifest[path.relative_to(folder).as_posix()] = _digest(path)
     path = folder / _MANIFEST
     path.write_text(json.dumps(manifest, indent=1))
-    _sync(path)
-    _sync(folder)
+    sync(path)
+    sync(folder)
 
 
 def find_damage(folder: pathlib.Path) -> Optional[str]:
