@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
+import tensorflow_probability as tfp
 import tree
 
 from tfagents_x import core, types
@@ -82,6 +84,8 @@ class Learner(core.Learner):
 
     # Name under which the counter adds up wall time, in seconds.
     _time_key = "time_elapsed"
+    # Whether the losses are random: then there is a seed, and the checkpoint holds it.
+    _draws = False
 
     def __init__(
         self,
@@ -98,6 +102,7 @@ class Learner(core.Learner):
         counter: Optional[counting.Counter] = None,
         logger: Optional[loggers.Logger] = None,
         saver: Optional[saving.PeriodicSaver] = None,
+        seed: Optional[int] = None,
     ):
         """Sets up the skeleton; networks must have their variables by now.
 
@@ -120,6 +125,8 @@ class Learner(core.Learner):
           counter: counts `steps` (calls of `step`) and seconds.
           logger: gets metrics and counts of each step.
           saver: saves after steps; what it finds is restored now.
+          seed: of losses that sample. The same seed gives the same updates, also after going on
+            from a checkpoint, which holds it; by default a fresh one.
 
         Raises:
           TypeError: `accelerator_strategy`, a network or the dataset is of the wrong kind.
@@ -143,7 +150,11 @@ class Learner(core.Learner):
         self._counter = counter or counting.Counter()
         self._logger = logger or loggers.make_default_logger("learner")
         self._timestamp: Optional[float] = None
+        if seed is not None:
+            checks.check_count("seed", seed, low=0)
         self._prepare_variables()
+        if self._draws:
+            self._make_seed(seed)
         self._feed = feed.Feed(dataset, self._strategy, self._split, prefetch_size)
         compiled = lambda f: tf.function(f, autograph=False, jit_compile=jit_compile or None)
         self._gradients_fn = compiled(self._gradients)
@@ -330,18 +341,35 @@ class Learner(core.Learner):
             # 32 bits, because TPUs have no 64-bit integers.
             self._num_steps = tf.Variable(0, dtype=tf.int32, trainable=False, name="num_steps")
 
+    def _make_seed(self, seed: Optional[int]) -> None:
+        value = secrets.randbits(31) if seed is None else seed % 2**31
+        with distribute.scope(self._strategy):
+            self._seed = tf.Variable(value, dtype=tf.int32, trainable=False, name="seed")
+
+    def _seeds(self, count: int) -> list[tf.Tensor]:
+        """Seeds for tfp, int32 [2] each: others in every update and on every replica."""
+        context = tf.distribute.get_replica_context()
+        replica = 0 if context is None else context.replica_id_in_sync_group
+        replica = tf.cast(replica, tf.int32)
+        first = tf.stack([self._seed + replica, tf.convert_to_tensor(self._num_steps)])
+        return tf.unstack(tfp.random.split_seed(first, n=count))
+
     @property
     def checkpointable(self) -> tf.train.Checkpoint:
         """All state under stable names, for `write`/`read` or a `tf.train.CheckpointManager`."""
         optimizers = {f"{name}_optimizer": p.optimizer for name, p in self._trained.items()}
-        return tf.train.Checkpoint(**self._networks, **optimizers, num_steps=self._num_steps)
+        return tf.train.Checkpoint(**self._networks, **optimizers, **self._numbers())
 
     def _state(self) -> dict[str, dict[str, Sequence[tf.Variable]]]:
         return {
             "networks": {k: tuple(n.variables) for k, n in self._networks.items()},
             "optimizers": {k: _variables(p.optimizer) for k, p in self._trained.items()},
-            "counters": {"num_steps": (self._num_steps,)},
+            "counters": {name: (variable,) for name, variable in self._numbers().items()},
         }
+
+    def _numbers(self) -> dict[str, tf.Variable]:
+        numbers = {"num_steps": self._num_steps}
+        return {**numbers, "seed": self._seed} if self._draws else numbers
 
     def save(self) -> types.NestedArray:
         """Networks, optimizer slots and counters as a plain nest of numpy arrays."""

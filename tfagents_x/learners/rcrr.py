@@ -36,6 +36,7 @@ class RCRRLearner(base.Learner):
     `reset_at_episode_start`.
     """
 
+    _draws = True
     _time_key = "wall_time"
 
     def __init__(
@@ -68,6 +69,7 @@ class RCRRLearner(base.Learner):
         jit_compile: bool = False,
         prefetch_size: int = 2,
         num_sgd_steps_per_step: int = 1,
+        seed: Optional[int] = None,
         directory: str = saving.DIRECTORY,
     ):
         """Positional order and defaults are those of Acme's learner.
@@ -108,6 +110,7 @@ class RCRRLearner(base.Learner):
           jit_compile: see `base.Learner`.
           prefetch_size: see `base.Learner`.
           num_sgd_steps_per_step: see `base.Learner`.
+          seed: of the sampled actions; see `base.Learner`.
           directory: where `checkpoint` writes; see `saving.PeriodicSaver`.
 
         Raises:
@@ -170,6 +173,7 @@ class RCRRLearner(base.Learner):
             prefetch_size=prefetch_size,
             counter=counter,
             logger=logger,
+            seed=seed,
             saver=saving.PeriodicSaver(directory, snapshots) if checkpoint else None,
         )
 
@@ -192,12 +196,13 @@ class RCRRLearner(base.Learner):
         # the online networks, they would rely on more than those ever know. So they begin at
         # the row after a start.
         pi_t = self._unroll_policy(self._target_policy, after, starts_tm1)
-        q_t = self._bootstrap(pi_t, after, starts_tm1)
+        seed_t, seed_tm1 = self._seeds(2)
+        q_t = self._bootstrap(pi_t, after, starts_tm1, seed_t)
 
         valid = tf.cast(1.0 if starts is None else ~starts[1:], before.reward.dtype)
         discounts = self._discount * before.discount
         critic_losses = valid * categorical.categorical(z_tm1, before.reward, discounts, q_t)
-        weights = tf.stop_gradient(self._weights(z_tm1, pi_tm1, before, critic_states))
+        weights = tf.stop_gradient(self._weights(z_tm1, pi_tm1, before, critic_states, seed_tm1))
         policy_losses = -valid * weights * pi_tm1.log_prob(before.action)
         # The source sums T - 1 transitions and divides by T.
         mean = lambda x: tf.reduce_sum(tf.reduce_mean(x, axis=1)) / data.reward.shape[0]
@@ -225,23 +230,25 @@ class RCRRLearner(base.Learner):
         _check_critic(values)
         return values, recurrence.states_before(core, state, states, starts)
 
-    def _bootstrap(self, policy: Any, steps: types.Step, starts: Any) -> Any:
+    def _bootstrap(self, policy: Any, steps: types.Step, starts: Any, seed: tf.Tensor) -> Any:
         """The target critic's distribution, averaged over actions of the target policy."""
         core, inputs = cores.as_pair(self._target_critic), (steps.observation, steps.action)
         state = self._critic.initial_state(batched.batch_size(inputs, axis=1))
         states = recurrence.unroll_before(core, inputs, state, starts)
-        actions = policy.sample(self._td_samples)
+        actions = policy.sample(self._td_samples, seed=seed)
         values = _sampled_values(self._target_critic, steps.observation, actions, states)
         # Probabilities are averaged, not logits.
         log_probs = tf.reduce_logsumexp(tf.math.log_softmax(values.logits), axis=0)
         return distributions.DiscreteValuedDistribution(values=values.values, logits=log_probs)
 
-    def _weights(self, values: Any, policy: Any, steps: types.Step, states: Any) -> tf.Tensor:
+    def _weights(
+        self, values: Any, policy: Any, steps: types.Step, states: Any, seed: tf.Tensor
+    ) -> tf.Tensor:
         """Weight of each action in the regression, [T, B]."""
         mean = values.mean()
         if self._mode == "all":
             return tf.ones_like(mean)
-        actions = policy.sample(self._weight_samples)
+        actions = policy.sample(self._weight_samples, seed=seed)
         sampled = _sampled_values(self._critic, steps.observation, actions, states)
         advantages = mean - self._reduce(sampled.mean(), axis=0)
         if self._mode == "binary":

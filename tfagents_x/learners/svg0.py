@@ -39,6 +39,7 @@ class SVG0Learner(base.Learner):
     observation and the flag of the last row are used.
     """
 
+    _draws = True
     _time_key = "walltime"
 
     def __init__(
@@ -67,6 +68,7 @@ class SVG0Learner(base.Learner):
         jit_compile: bool = False,
         prefetch_size: int = 2,
         num_sgd_steps_per_step: int = 1,
+        seed: Optional[int] = None,
         max_gradient_norm: Optional[float] = None,
         directory: str = saving.DIRECTORY,
     ):
@@ -100,6 +102,7 @@ class SVG0Learner(base.Learner):
           jit_compile: see `base.Learner`.
           prefetch_size: see `base.Learner`.
           num_sgd_steps_per_step: see `base.Learner`.
+          seed: of the sampled actions; see `base.Learner`.
           max_gradient_norm: each network's gradients are clipped to this global norm; the
             source does not clip.
           directory: where `checkpoint` writes; see `saving.PeriodicSaver`.
@@ -166,6 +169,7 @@ class SVG0Learner(base.Learner):
             prefetch_size=prefetch_size,
             counter=counter,
             logger=logger,
+            seed=seed,
             saver=saving.PeriodicSaver(directory, online) if checkpoint else None,
         )
 
@@ -182,7 +186,9 @@ class SVG0Learner(base.Learner):
         kl = self._divergence(pi, self._target_prior, data)
 
         # Retrace for the critic. V(x_0) enters no target.
-        v_t = tf.reduce_mean(self._values(o_t, target_pi.sample(self._num_samples)[:, 1:]), 0)
+        seed_t, seed = self._seeds(2)
+        samples_t = target_pi.sample(self._num_samples, seed=seed_t)[:, 1:]
+        v_t = tf.reduce_mean(self._values(o_t, samples_t), 0)
         v_t -= self._distillation_cost * kl[1:]
         log_rhos = target_pi.log_prob(data.action)[:-1] - data.extras[:-1]
         returns = retrace.retrace_from_importance_weights(
@@ -199,7 +205,7 @@ class SVG0Learner(base.Learner):
         critic_losses = 0.5 * tf.math.squared_difference(tf.stop_gradient(returns.qs), q_tm1)
 
         # The policy's loss: the target critic's gradient through the samples.
-        samples = pi.sample(self._num_samples)
+        samples = pi.sample(self._num_samples, seed=seed)
         expected_q = tf.reduce_mean(self._values(o_tm1, samples[:, :-1]), 0)
         entropy = -tf.reduce_mean(pi.log_prob(tf.stop_gradient(samples))[:, :-1], 0)
         policy_losses = -(expected_q + self._entropy_cost * entropy)
