@@ -101,6 +101,16 @@ def test_unroll_methods():
 def test_errors():
     with pytest.raises(ValueError, match="at least one layer"):
         cores.CriticDeepRNN([])
+    with pytest.raises(TypeError, match="list of layers"):
+        cores.CriticDeepRNN(snt.Linear(2))
+    with pytest.raises(TypeError, match="modules or functions, got 3"):
+        cores.CriticDeepRNN([snt.Linear(2), 3])
+    with pytest.raises(TypeError, match="modules or functions, got 3"):
+        cores.UnpackWrapper(3)
+    with pytest.raises(TypeError, match="needs a recurrent core.*UnpackWrapper"):
+        cores.RNNUnpackWrapper(snt.Linear(2))
+    with pytest.raises(TypeError, match="arguments as one tuple"):
+        cores.UnpackWrapper(Critic())(normal(B, D))
     critic = cores.CriticDeepRNN([Critic(), snt.LSTM(3)])
     with pytest.raises(ValueError, match=r"pair \(observations, actions\)"):
         recurrence.unroll(critic, normal(T, B, D), critic.initial_state(B))

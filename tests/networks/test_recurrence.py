@@ -229,6 +229,82 @@ def test_nested_inputs():
     assert outputs.shape == (T, B, 2)
 
 
+class Restarted(snt.LSTM):
+    """Begins elsewhere than at zero."""
+
+    def initial_state(self, batch_size, **kwargs):
+        zeros = super().initial_state(batch_size, **kwargs)
+        return tree.map_structure(lambda s: s + 0.7, zeros)
+
+
+def test_resets_go_to_the_cores_own_initial_state():
+    core, inputs = Restarted(3), tf.random.Generator.from_seed(0).normal([T, B, D])
+    resets = tf.constant(np.random.default_rng(0).random([T, B]) < 0.4)
+    state = core.initial_state(B)
+    want, _ = stepwise(core, inputs, state, resets)
+    got, _ = recurrence.unroll(core, inputs, state, resets)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "deep"])
+def test_a_reset_ends_what_is_not_finite(name):
+    core = CORES[name]()
+    inputs = tf.random.Generator.from_seed(0).normal([T, B, D])
+    core(inputs[0], core.initial_state(B))
+    state = tree.map_structure(lambda s: s * np.nan, core.initial_state(B))
+    resets = tf.constant([[True] * B] + [[False] * B] * (T - 1))
+    with tf.GradientTape() as tape:
+        outputs, _ = recurrence.unroll(core, inputs, state, resets)
+        total = tf.add_n([tf.reduce_sum(x) for x in tree.flatten(outputs)])
+    for x in [total, *tape.gradient(total, core.trainable_variables)]:
+        assert np.isfinite(x).all()
+
+
+def test_arrays_and_other_containers():
+    core = snt.DeepRNN([snt.LSTM(2)])
+    inputs, resets = np.ones([T, B, D], np.float32), np.zeros([T, B], bool)
+    (state,) = core.initial_state(B)
+    plain = [(state.hidden.numpy(), state.cell.numpy())]
+    got, last = recurrence.unroll(core, inputs, plain, resets)
+    want, _ = recurrence.unroll(core, inputs, (state,))
+    np.testing.assert_allclose(got, want)
+    assert isinstance(last[0], snt.LSTMState)
+
+
+BAD_ARGUMENTS = {
+    "float resets": ({"resets": np.zeros([T, B], np.float32)}, "resets must be bool.*float32"),
+    "resets of rank 3": ({"resets": np.zeros([T, B, 1], bool)}, r"resets must be \[T, B\]"),
+    "one reset": ({"resets": True}, r"resets must be \[T, B\]"),
+    "inputs of None": ({"inputs": None}, "inputs is no tensor, but a NoneType"),
+    "state of None": ({"initial_state": None}, "structure of lstm.initial_state"),
+    "state of another batch": (
+        {"initial_state": snt.LSTMState(np.zeros([B + 1, 2]), np.zeros([B + 1, 2]))},
+        r"initial_state/0|hidden.*shape \(4, 2\)",
+    ),
+    "state of another width": (
+        {"initial_state": snt.LSTMState(*[np.zeros([B, 3], np.float32)] * 2)},
+        r"float32 of shape \(3, 3\), but lstm has float32 of shape \(3, 2\)",
+    ),
+    "states of all steps": (
+        {"initial_state": snt.LSTMState(*[np.zeros([T, B, 2], np.float32)] * 2)},
+        r"shape \(7, 3, 2\), but lstm has",
+    ),
+    "float64 state": (
+        {"initial_state": snt.LSTMState(*[np.zeros([B, 2])] * 2)},
+        "is float64 of shape.*has float32",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ARGUMENTS)
+def test_bad_arguments_are_explained(name):
+    changes, message = BAD_ARGUMENTS[name]
+    core = snt.LSTM(2)
+    arguments = {"inputs": tf.zeros([T, B, D]), "initial_state": core.initial_state(B), **changes}
+    with pytest.raises((TypeError, ValueError), match=message):
+        recurrence.unroll(core, **arguments)
+
+
 def test_errors():
     core = snt.LSTM(2)
     state = core.initial_state(B)

@@ -134,3 +134,13 @@ def test_bad_arguments(name):
     arguments = {"gradients": [tf.ones(2)], "grad_clip": 1.0, **changes}
     with pytest.raises(error, match=message):
         clipping.clip_gradients(**arguments)
+
+
+@pytest.mark.parametrize("way", ["global_norm", "norm", "value"])
+@pytest.mark.parametrize(("size", "limit"), [(1.0, np.inf), (1e-30, 1e-38), (0.0, 1e-38)])
+def test_extreme_limits_do_no_harm(way, size, limit):
+    given = [tf.fill([3], size)]
+    clipped = clipping.clip_gradients(given, grad_clip=limit, grad_clip_by=way).gradients
+    assert np.isfinite(clipped[0]).all()
+    if limit > size:
+        np.testing.assert_array_equal(clipped[0], given[0])

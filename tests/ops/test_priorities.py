@@ -56,3 +56,10 @@ def test_bad_arguments(name):
     errors, alpha, error, message = BAD[name]
     with pytest.raises(error, match=message):
         priorities.compute_priority(errors, alpha)
+
+
+def test_half_precision_does_not_overflow():
+    errors = tf.fill([300, 1], tf.constant(300.0, tf.float16))
+    result = priorities.compute_priority(errors, 0.9)
+    assert result.dtype == tf.float16
+    np.testing.assert_allclose(result, [300.0], rtol=1e-3)

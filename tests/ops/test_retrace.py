@@ -366,3 +366,11 @@ def test_unknown_number_of_axes():
 def test_action_out_of_range():
     with pytest.raises(tf.errors.InvalidArgumentError, match="is not in \\[0, 4\\)"):
         retrace.retrace(**discrete_arguments(actions=INDICES + 4))
+
+
+def test_action_that_neither_policy_takes_ends_the_trace():
+    impossible = tf.constant([[0.0], [-np.inf], [0.0]])
+    rest = [tf.ones([3, 1]) * x for x in (0.9, 1.0, 0.5, 0.25)]
+    got = retrace.retrace_from_action_log_probs(impossible, impossible, *rest, tf.ones([1]))
+    assert np.isfinite(got.qs).all()
+    np.testing.assert_allclose(got.truncated_importance_weights[0], [0.0])

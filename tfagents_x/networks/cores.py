@@ -24,11 +24,11 @@ class UnpackWrapper(snt.Module):
     def __init__(self, module: snt.Module, name: str = "UnpackWrapper"):
         """Wraps `module`, any callable of several nests of tensors."""
         super().__init__(name=name)
-        self._module = module
+        self._module = _callable(type(self).__name__, module)
 
     def __call__(self, inputs: Sequence[types.NestedTensor]) -> types.NestedTensor:
         """Calls the module with the elements of `inputs`."""
-        return self._module(*inputs)
+        return self._module(*_sequence(inputs))
 
 
 class RNNUnpackWrapper(snt.RNNCore):
@@ -41,13 +41,18 @@ class RNNUnpackWrapper(snt.RNNCore):
     def __init__(self, module: snt.RNNCore, name: str = "RNNUnpackWrapper"):
         """Wraps `module`, a core of several nests of tensors and its state."""
         super().__init__(name=name)
-        self._module = module
+        if not callable(getattr(module, "initial_state", None)):
+            raise TypeError(
+                f"RNNUnpackWrapper needs a recurrent core, got {module!r}. UnpackWrapper is for "
+                "modules without state."
+            )
+        self._module = _callable("RNNUnpackWrapper", module)
 
     def __call__(
         self, inputs: Sequence[types.NestedTensor], prev_state: types.NestedTensor
     ) -> _Unrolled:
         """Calls the core with the elements of `inputs` and the state."""
-        return self._module(*inputs, prev_state)
+        return self._module(*_sequence(inputs), prev_state)
 
     def initial_state(self, batch_size: Any, **kwargs: Any) -> types.NestedTensor:
         """The wrapped core's."""
@@ -110,11 +115,14 @@ class CriticDeepRNN(snt.DeepRNN):
           name: of the module.
 
         Raises:
+          TypeError: `layers` is no sequence, or one of them can't be called.
           ValueError: there is no layer.
         """
+        if not isinstance(layers, (list, tuple)):
+            raise TypeError(f"CriticDeepRNN needs a list of layers, got {layers!r}.")
         if not layers:
             raise ValueError("CriticDeepRNN needs at least one layer, got none.")
-        first = layers[0]
+        first, *_ = [_callable("CriticDeepRNN", layer) for layer in layers]
         wrap = RNNUnpackWrapper if isinstance(first, snt.RNNCore) else UnpackWrapper
         super().__init__([wrap(first), *layers[1:]], name=name)
 
@@ -132,6 +140,20 @@ class CriticDeepRNN(snt.DeepRNN):
                 f"{tree.map_structure(lambda x: tuple(x.shape), inputs)}."
             )
         return recurrence.unroll_layers(self._layers, tuple(inputs), state, resets)
+
+
+def _callable(owner: str, module: Any) -> Any:
+    if not callable(module):
+        raise TypeError(f"{owner} needs modules or functions, got {module!r}.")
+    return module
+
+
+def _sequence(inputs: Any) -> Sequence[Any]:
+    if not isinstance(inputs, (list, tuple)):
+        raise TypeError(
+            f"A wrapped module takes its arguments as one tuple, got a {type(inputs).__name__}."
+        )
+    return inputs
 
 
 def as_pair(critic: snt.RNNCore) -> snt.RNNCore:

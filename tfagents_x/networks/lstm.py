@@ -14,9 +14,10 @@ import tensorflow as tf
 
 
 def is_plain(core: snt.Module) -> bool:
-    """Whether `core` steps as `snt.LSTM` does, without projection of the hidden state."""
-    same = type(core).__call__ is snt.LSTM.__call__
-    return same and isinstance(core, snt.LSTM) and core._projection_size is None
+    """Whether `core` begins and steps as a `snt.LSTM` without projection of the hidden state."""
+    kind = type(core)
+    same = isinstance(core, snt.LSTM) and kind.__call__ is snt.LSTM.__call__
+    return same and kind.initial_state is snt.LSTM.initial_state and core._projection_size is None
 
 
 def unroll(
@@ -43,7 +44,7 @@ def unroll(
         tf.matmul(snt.merge_leading_dims(inputs, 2), core.input_to_hidden) + core.b,
         [inputs.shape[0], -1, w_h.shape[1]],
     )
-    keep = None if resets is None else 1.0 - tf.cast(resets, w_h.dtype)[..., tf.newaxis]
+    keep = None if resets is None else tf.logical_not(resets)[..., tf.newaxis]
 
     @tf.custom_gradient
     def recurrence(gates_x: tf.Tensor, w_h: tf.Tensor, h_0: tf.Tensor, c_0: tf.Tensor) -> Any:
@@ -96,7 +97,12 @@ def _cell(gates: tf.Tensor, cell: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.T
 def _before(first: tf.Tensor, rest: tf.Tensor, keep: Optional[tf.Tensor]) -> tf.Tensor:
     """What the step at t started from, [T, B, H]."""
     before = tf.concat([first[tf.newaxis], rest[:-1]], 0)
-    return before if keep is None else before * keep
+    return _kept(before, keep)
+
+
+def _kept(x: tf.Tensor, keep: Optional[tf.Tensor]) -> tf.Tensor:
+    """Zero where a state was reset: selected, so that NaN and infinity end there, too."""
+    return x if keep is None else tf.where(keep, x, tf.zeros_like(x))
 
 
 def _flat(x: tf.Tensor) -> tf.Tensor:
@@ -115,7 +121,7 @@ def _forward(
 
     def body(t: tf.Tensor, h: tf.Tensor, c: tf.Tensor, hiddens: Any, cells: Any, gates: Any) -> Any:
         if keep is not None:
-            h, c = h * keep[t], c * keep[t]
+            h, c = _kept(h, keep[t]), _kept(c, keep[t])
         h, c, gate = _cell(gates_x[t] + tf.matmul(h, w_h), c)
         return t + 1, h, c, hiddens.write(t, h), cells.write(t, c), gates.write(t, gate)
 
@@ -146,7 +152,7 @@ def _backward(
     to_cell = o * (1 - tanh_c * tanh_c)
     by_cell = tf.concat([g * i * (1 - i), cell_before * f * (1 - f), i * (1 - g * g)], 2)
     by_hidden = tanh_c * o * (1 - o)
-    through_cell = f if keep is None else f * keep
+    through_cell = _kept(f, keep)
     # Transposed once: for small batches a product with `transpose_b` is several times slower.
     w_h_transposed = tf.transpose(w_h)
 
@@ -155,7 +161,7 @@ def _backward(
         d_c = d_c + d_cell[t] + d_h * to_cell[t]
         d_gate = tf.concat([tf.tile(d_c, [1, 3]) * by_cell[t], d_h * by_hidden[t]], 1)
         d_h = tf.matmul(d_gate, w_h_transposed)
-        d_h = d_h if keep is None else d_h * keep[t]
+        d_h = d_h if keep is None else _kept(d_h, keep[t])
         return t - 1, d_h, d_c * through_cell[t], d_gates.write(t, d_gate)
 
     zeros = tf.zeros_like(cell[0])

@@ -58,10 +58,13 @@ def unroll(
             f"unroll needs a recurrent core (snt.RNNCore), got {type(core).__name__}. "
             "Wrap stateless layers in snt.DeepRNN([...])."
         )
-    inputs = tree.map_structure(tf.convert_to_tensor, inputs)
-    timed = {"inputs": inputs}
-    _check_leading_shape(timed if resets is None else {**timed, "resets": resets})
-    _check_state(core, initial_state, batched.batch_size(inputs, axis=1))
+    inputs = _tensors("inputs", inputs)
+    _check_leading_shape({"inputs": inputs})
+    if resets is not None:
+        (resets,) = _tensors("resets", (resets,))
+        _check_resets(resets)
+        _check_leading_shape({"inputs": inputs, "resets": resets})
+    initial_state = _checked_state(core, initial_state, batched.batch_size(inputs, axis=1))
     outputs, states = unroll_core(core, inputs, initial_state, resets)
     return outputs, states if return_all_states else tree.map_structure(lambda s: s[-1], states)
 
@@ -82,7 +85,29 @@ def _check_leading_shape(nests: Any) -> None:
         )
 
 
-def _check_state(core: snt.RNNCore, state: Any, batch: Any) -> None:
+def _tensors(name: str, nest: Any) -> Any:
+    def convert(path: tuple, leaf: Any) -> tf.Tensor:
+        try:
+            return tf.convert_to_tensor(leaf)
+        except (TypeError, ValueError) as error:
+            where = "/".join([name, *map(str, path)])
+            raise TypeError(f"{where} is no tensor, but a {type(leaf).__name__}.") from error
+
+    return tree.map_structure_with_path(convert, nest)
+
+
+def _check_resets(resets: tf.Tensor) -> None:
+    if resets.dtype != tf.bool:
+        raise TypeError(
+            f"resets must be bool, True where an episode starts, got {resets.dtype.name}: use "
+            "tf.cast(resets, tf.bool)."
+        )
+    if resets.shape.rank != 2:
+        raise ValueError(f"resets must be [T, B], got shape {resets.shape}.")
+
+
+def _checked_state(core: snt.RNNCore, state: Any, batch: Any) -> Any:
+    """`state` as tensors, in the containers of the core's own states."""
     wanted = core.initial_state(batch)
     try:
         tree.assert_same_structure(wanted, state, check_types=False)
@@ -91,6 +116,15 @@ def _check_state(core: snt.RNNCore, state: Any, batch: Any) -> None:
             f"initial_state does not have the structure of {core.name}.initial_state(batch_size): "
             f"wanted {_shapes(wanted)}, got {_shapes(state)}."
         ) from error
+    state = tree.unflatten_as(wanted, tree.flatten(_tensors("initial_state", state)))
+    for (path, leaf), own in zip(tree.flatten_with_path(state), tree.flatten(wanted)):
+        if leaf.dtype != own.dtype or not leaf.shape.is_compatible_with(own.shape):
+            raise ValueError(
+                f"{'/'.join(['initial_state', *map(str, path)])} is {leaf.dtype.name} of shape "
+                f"{leaf.shape}, but {core.name} has {own.dtype.name} of shape {own.shape} for a "
+                f"batch of {batch if isinstance(batch, int) else 'that size'}."
+            )
+    return state
 
 
 def _shapes(nest: Any) -> str:

@@ -92,7 +92,8 @@ def _norm(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
 def _scaled(tensor: tf.Tensor, norm: tf.Tensor, limit: tf.Tensor) -> tf.Tensor:
     """`tensor` times limit / norm if norm is above the limit; NaN if norm is not finite."""
     limit = tf.cast(limit, norm.dtype)
-    scale = limit / tf.maximum(norm, limit)
+    # Not limit / max(norm, limit): that is NaN for an infinite limit, or two zeros.
+    scale = tf.where(norm > limit, limit / norm, tf.ones_like(norm))
     scale = tf.where(tf.math.is_finite(norm), scale, tf.cast(math.nan, norm.dtype))
     return tf.cast(tf.cast(tensor, norm.dtype) * scale, tensor.dtype)
 

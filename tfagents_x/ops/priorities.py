@@ -28,7 +28,9 @@ def compute_priority(errors: Any, alpha: Any) -> tf.Tensor:
     """
     (errors,) = checks.float_tensors(errors=errors)
     checks.common_shape(errors=errors)
-    alpha = checks.scalar_in_range("alpha", alpha, errors.dtype, 0.0, 1.0)
-    magnitude = tf.abs(errors)
+    # Half precision would overflow in the sum under the mean.
+    dtype = tf.float64 if errors.dtype == tf.float64 else tf.float32
+    alpha = checks.scalar_in_range("alpha", alpha, dtype, 0.0, 1.0)
+    magnitude = tf.cast(tf.abs(errors), dtype)
     mean, largest = tf.reduce_mean(magnitude, axis=0), tf.reduce_max(magnitude, axis=0)
-    return alpha * largest + (1 - alpha) * mean
+    return tf.cast(alpha * largest + (1 - alpha) * mean, errors.dtype)

@@ -167,8 +167,11 @@ def retrace_from_action_log_probs(
         }
         behaviour, target = checks.float_tensors(**log_probs)
         checks.common_shape(**dict(zip(log_probs, (behaviour, target))))
+        # An action that neither policy takes: the trace ends there, where TRFL gives NaN.
+        impossible = tf.logical_and(tf.math.is_inf(target), target < 0)
+        log_rhos = tf.where(impossible, target, target - behaviour)
         return retrace_from_importance_weights(
-            target - behaviour, discounts, rewards, q_values, values, bootstrap_value, lambda_
+            log_rhos, discounts, rewards, q_values, values, bootstrap_value, lambda_
         )
 
 
