@@ -17,6 +17,10 @@ DEV_STAMP := $(VENV)/.stamp-dev
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+# Files are shared out among the cores; more than four processes with TensorFlow each cost too
+# much memory. PARALLEL= runs one after the other.
+PARALLEL ?= -n auto --maxprocesses 4 --dist loadfile
+
 .NOTPARALLEL:
 .PHONY: help train test test-slow lint format bench venv build-file clean
 
@@ -30,7 +34,7 @@ train: $(ALL_STAMP)  ## train IMPALA on CartPole; ARGS="--seed 1 --steps 10000" 
 	$(BIN)/tfagents-x train --agent impala --env CartPole-v1 $(ARGS)
 
 test: $(DEV_STAMP)  ## run the quick test suite; PYTEST_ARGS="tests/ops -k vtrace" narrows it
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
 
 test-slow: $(DEV_STAMP)  ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)

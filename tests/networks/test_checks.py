@@ -48,6 +48,42 @@ def test_extent():
         checks.extent("stride", 0)
 
 
+BAD_ARGUMENTS = {
+    "text": (checks.number, "a", TypeError, "x must be a number, got 'a'"),
+    "none": (checks.number, None, TypeError, "x must be a number, got None"),
+    "bool": (checks.number, True, TypeError, "x must be a number, got True"),
+    "vector": (checks.number, [1.0], TypeError, "x must be a number"),
+    "jagged": (checks.number, [[1], [2, 3]], TypeError, "x must be a number"),
+    "tensor": (checks.number, tf.ones([2]), TypeError, "x must be a number"),
+    "variable": (checks.number, tf.Variable([True]), TypeError, "x must be a number"),
+    "nan": (checks.number, np.nan, ValueError, "x must be a number, got nan"),
+    "overflow": (checks.number, 1e300, ValueError, "number that float32 can hold, got 1e"),
+    "zero": (checks.positive, 0, ValueError, "x must be positive, got 0"),
+    "infinity": (checks.positive, np.inf, ValueError, "x must be positive, got inf"),
+    "function": (checks.function, None, TypeError, "x must be a module or function, got None"),
+    "initializer": (checks.initializer, "x", TypeError, "x must be an initializer .*, got 'x'"),
+    "dtype": (checks.float_dtype, "abc", TypeError, "x must be a floating-point dtype.*'abc'"),
+    "integer": (checks.float_dtype, tf.int32, TypeError, "x must be a floating-point dtype"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ARGUMENTS)
+def test_bad_arguments(name):
+    check, value, error, message = BAD_ARGUMENTS[name]
+    with pytest.raises(error, match=message):
+        check("x", value)
+
+
+def test_numbers():
+    for value in (2, np.float16(2), np.array(2), tf.constant(2), tf.constant(2, tf.bfloat16)):
+        assert checks.number("x", value) == 2.0
+        assert checks.positive("x", value) is value
+    assert checks.number("x", tf.Variable(-1.0)) is None
+    assert checks.float_dtype("x", "float16") == tf.float16
+    assert checks.initializer("x", None) is None
+    assert checks.function("x", len) is len
+
+
 def test_images():
     assert checks.images("Torso", np.zeros([2, 4, 4, 3])).shape == [2, 4, 4, 3]
     for shape in ([2, 4], [4, 4, 3], [3, 2, 4, 4, 3]):

@@ -37,6 +37,8 @@ def test_near_zero_scale():
     assert np.std(layer.w) == pytest.approx(np.sqrt(0.25 / 200), rel=0.02)
     with pytest.raises(ValueError, match="scale must be positive, got 0"):
         continuous.NearZeroInitializedLinear(3, scale=0)
+    with pytest.raises(TypeError, match="scale must be a number, got None"):
+        continuous.NearZeroInitializedLinear(3, scale=None)
     with pytest.raises(ValueError, match="output_size must be at least 1, got 0"):
         continuous.NearZeroInitializedLinear(0)
 
@@ -107,6 +109,10 @@ def test_layer_norm_mlp_errors():
         continuous.LayerNormMLP([])
     with pytest.raises(ValueError, match=r"layer_sizes\[1\] must be at least 1, got -2"):
         continuous.LayerNormMLP([3, -2])
+    with pytest.raises(TypeError, match="activation must be a module or function, got 3"):
+        continuous.LayerNormMLP([3], activation=3)
+    with pytest.raises(TypeError, match="w_init must be an initializer .*, got 'x'"):
+        continuous.LayerNormMLP([3], w_init="x")
     with pytest.raises(TypeError, match="LayerNormMLP needs floating-point inputs, got uint8"):
         continuous.LayerNormMLP([3])(builds.images(2, 4))
     with pytest.raises(ValueError, match="shape"):
@@ -162,3 +168,5 @@ def test_residual_wrapper_must_keep_the_shape():
     wrapped = continuous.ResidualLayernormWrapper(snt.Linear(1))
     with pytest.raises(ValueError, match="must keep the shape of its inputs"):
         wrapped(tf.zeros([2, 3]))
+    with pytest.raises(TypeError, match="layer must be a module or function, got None"):
+        continuous.ResidualLayernormWrapper(None)

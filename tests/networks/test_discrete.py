@@ -60,6 +60,19 @@ def test_threshold_must_be_a_fraction(threshold):
         DiscreteFilteredQNetwork(tf.identity, tf.identity, threshold)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((3, len, 0.1), "g_network must be a module or function, got 3"),
+        ((len, None, 0.1), "q_network must be a module or function, got None"),
+        ((len, len, "a"), "threshold must be a number, got 'a'"),
+    ],
+)
+def test_arguments_of_another_type(arguments, message):
+    with pytest.raises(TypeError, match=message):
+        DiscreteFilteredQNetwork(*arguments)
+
+
 def test_outputs_must_agree():
     network = DiscreteFilteredQNetwork(lambda x: x[:, :1], tf.identity, 0.5)
     with pytest.raises(ValueError, match=r"the same shape \[B, A\], got \(6, 1\) and \(6, 3\)"):

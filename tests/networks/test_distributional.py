@@ -203,6 +203,10 @@ def test_initializers_of_the_discrete_head():
         ((np.zeros(2), np.ones(3), 5), ValueError, r"vmin has shape \(2,\) and vmax \(3,\)"),
         ((-1.0, 1.0, 1), ValueError, "num_atoms must be at least 2"),
         ((-1.0, 1.0, 5.0), TypeError, "num_atoms must be an integer"),
+        (("a", 1.0, 5), TypeError, "vmin must be a number or an array of numbers, got 'a'"),
+        ((0.0, None, 5), TypeError, "vmax is a NoneType"),
+        ((0.0, 1.0, 5, "x"), TypeError, "w_init must be an initializer .*, got 'x'"),
+        ((0.0, 1.0, 5, None, 3), TypeError, "b_init must be an initializer .*, got 3"),
     ],
 )
 def test_ends_that_do_not_fit(arguments, error, wanted):
@@ -287,12 +291,30 @@ def test_no_two_layers_of_mixtures_start_with_equal_weights(make):
     [
         ({"num_dimensions": 0}, "num_dimensions must be at least 1"),
         ({"num_dimensions": 3, "init_scale": 0.0}, "init_scale must be positive, got 0.0"),
-        ({"num_dimensions": 3, "min_scale": -1.0}, "min_scale must not be negative, got -1.0"),
+        (
+            {"num_dimensions": 3, "min_scale": -1.0},
+            "min_scale must be finite and at least 0, got -1.0",
+        ),
     ],
 )
 def test_arguments_of_the_normal_head(arguments, wanted):
     with pytest.raises(ValueError, match=wanted):
         heads.MultivariateNormalDiagHead(**arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments, wanted",
+    [
+        ({"init_scale": None}, "init_scale must be a number, got None"),
+        ({"init_scale": "a"}, "init_scale must be a number, got 'a'"),
+        ({"min_scale": None}, "min_scale must be a number, got None"),
+        ({"w_init": "x"}, "w_init must be an initializer"),
+        ({"b_init": 3}, "b_init must be an initializer"),
+    ],
+)
+def test_types_of_the_arguments_of_the_normal_head(arguments, wanted):
+    with pytest.raises(TypeError, match=wanted):
+        heads.MultivariateNormalDiagHead(3, **arguments)
 
 
 # ---- Mixtures ----
@@ -374,6 +396,7 @@ def test_old_names_of_mixtures():
         ((3, 0), ValueError, "num_components must be at least 1"),
         ((3, 2.5), TypeError, "num_components must be an integer"),
         ((3, 2, -1.0), ValueError, "init_scale must be positive"),
+        ((3, 2, "a"), TypeError, "init_scale must be a number, got 'a'"),
     ],
 )
 def test_arguments_of_mixtures(make, arguments, error, wanted):

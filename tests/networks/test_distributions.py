@@ -335,6 +335,8 @@ def test_forwarded_mode_is_the_distribution_it_was():
         ({"values": floats(), "logits": floats(4, 5)}, r"values has shape \(\)"),
         ({"values": atoms(3, 5), "logits": floats(4, 5)}, r"must end in \(3, 5\)"),
         ({"values": atoms(3, 5), "logits": floats(5)}, r"must end in \(3, 5\)"),
+        ({"values": [], "probs": np.zeros([3, 0], np.float32)}, "needs at least one atom"),
+        ({"probs": [0.5, 0.7, -0.2, 0, 0]}, "probs must not be negative, but the least is -0.2"),
     ],
 )
 def test_values_that_do_not_fit(parameters, wanted):
@@ -368,3 +370,10 @@ def test_values_are_not_integers():
     dist = DiscreteValuedDistribution(atoms(5), logits=floats(5))
     with pytest.raises(TypeError, match="value is int32"):
         dist.index_of(tf.constant(1))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_nan_is_near_no_atom(dtype):
+    dist = DiscreteValuedDistribution(atoms(5), logits=tf.cast(floats(5), dtype))
+    with pytest.raises(ValueError, match="value has a NaN"):
+        dist.index_of(tf.constant([1.0, np.nan], dtype))

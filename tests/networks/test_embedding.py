@@ -60,12 +60,17 @@ def test_errors():
         network(OBSERVATION)
     with pytest.raises(TypeError, match="index of a discrete action, got float32"):
         network(INPUTS._replace(action=REWARD))
-    with pytest.raises(ValueError, match="one reward for each action"):
+    with pytest.raises(ValueError, match=r"one reward for each .*rewards \[B\] or \[B, 1\]"):
         network(INPUTS._replace(reward=tf.zeros([5, 2])))
     with pytest.raises(ValueError, match="of the same batch"):
         network(INPUTS._replace(observation=OBSERVATION[:4]))
     with pytest.raises(ValueError, match="of the same batch"):
         network(INPUTS._replace(action=ACTION[:, tf.newaxis], reward=REWARD[:, tf.newaxis]))
+    for field in ("action", "reward"):
+        with pytest.raises(TypeError, match=f"the {field} of OAREmbedding is a NoneType"):
+            network(INPUTS._replace(**{field: None}))
+    with pytest.raises(TypeError, match="The reward of OAREmbedding is string"):
+        network(INPUTS._replace(reward=["a"] * 5))
     with pytest.raises(ValueError, match="num_actions must be at least 1, got 0"):
         OAREmbedding(tf.identity, 0)
     with pytest.raises(TypeError, match="torso must be a module or function, got a int"):

@@ -88,6 +88,20 @@ def test_epsilon_must_be_a_probability(epsilon):
         EpsilonGreedy(epsilon, -1e8)
 
 
+@pytest.mark.parametrize("threshold", [None, "a"])
+def test_threshold_must_be_a_number(threshold):
+    with pytest.raises(TypeError, match="threshold must be a number, got"):
+        EpsilonGreedy(0.1, threshold)
+
+
+@pytest.mark.parametrize("epsilon", [None, "a"])
+def test_epsilon_must_be_a_number(epsilon):
+    with pytest.raises(TypeError, match="epsilon is .* must be a number"):
+        EpsilonGreedy(epsilon, 0.0)
+    with pytest.raises(TypeError, match="epsilon is .* must be a number"):
+        tf.function(lambda: epsilon_greedy(VALUES, epsilon).sample())()
+
+
 def test_epsilon_greedy_errors():
     with pytest.raises(TypeError, match="epsilon_greedy needs floating-point inputs, got int32"):
         epsilon_greedy(tf.zeros([2, 3], tf.int32), 0.1)
@@ -183,6 +197,14 @@ def test_penalty_is_finite_in_half_precision():
 
 def test_masked_sequential_errors():
     network = MaskedSequential([lambda x: x[:, :2]])
+    with pytest.raises(TypeError, match=r"layers\[1\] must be a module or function, got 3"):
+        MaskedSequential([len, 3])
+    with pytest.raises(TypeError, match="layers must be a sequence of modules and functions"):
+        MaskedSequential(3)
+    with pytest.raises(TypeError, match="the mask of legal actions is a NoneType"):
+        network(INPUTS._replace(legal_actions=None))
+    with pytest.raises(TypeError, match="terminal is a NoneType"):
+        network(INPUTS._replace(terminal=None))
     with pytest.raises(TypeError, match=r"needs a types.OLT\(observation, legal_actions, terminal"):
         network(INPUTS.observation)
     with pytest.raises(ValueError, match=r"legal actions have shape \(4, 2\).* \(4, 3\)"):

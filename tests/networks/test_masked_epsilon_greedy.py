@@ -72,4 +72,8 @@ def test_errors():
     with pytest.raises(ValueError, match="legal actions have shape"):
         network({**OBSERVATION, "legal_actions_mask": MASK[:, :2]})
     with pytest.raises(ValueError, match="epsilon is 2, but must be from 0 to 1"):
-        NetworkWithMaskedEpsilonGreedy(values_of, 2.0)(OBSERVATION)
+        NetworkWithMaskedEpsilonGreedy(values_of, 2.0)
+    with pytest.raises(TypeError, match="epsilon must be a number, got 'a'"):
+        NetworkWithMaskedEpsilonGreedy(values_of, "a")
+    with pytest.raises(TypeError, match="network must be a module or function, got None"):
+        NetworkWithMaskedEpsilonGreedy(None, 0.1)

@@ -61,5 +61,8 @@ def test_errors():
     for stddev in (-0.1, np.nan, np.inf):
         with pytest.raises(ValueError, match="stddev must be finite and at least 0"):
             ClippedGaussian(stddev)
+    for stddev in (None, "a"):
+        with pytest.raises(TypeError, match="stddev must be a number, got"):
+            ClippedGaussian(stddev)
     with pytest.raises(TypeError, match="ClippedGaussian needs floating-point inputs, got int32"):
         ClippedGaussian(0.1)(tf.zeros([4], tf.int32))

@@ -56,6 +56,8 @@ def test_errors():
         PolicyValueHead(0)
     with pytest.raises(ValueError, match=r"hidden_sizes\[0\] must be at least 1, got -3"):
         PolicyValueHead(4, hidden_sizes=[-3])
+    with pytest.raises(TypeError, match="value_scale must be a number, got 'a'"):
+        PolicyValueHead(4, value_scale="a")
     with pytest.raises(ValueError, match="PolicyValueHead needs a batch of vectors"):
         PolicyValueHead(4)(FEATURES[0])
     with pytest.raises(TypeError, match="PolicyValueHead needs floating-point inputs, got int64"):

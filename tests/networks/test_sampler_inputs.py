@@ -468,6 +468,7 @@ ARGUMENTS = {
     "none": ({"beta": None}, ValueError, "beta is None"),
     "tensor": ({"beta": tf.constant(-1.0)}, ValueError, "single number above 0"),
     "variable": ({"beta": tf.Variable([1.0])}, ValueError, "single number above 0"),
+    "overflow": ({"beta": 1e300}, ValueError, "beta is 1e.300, which is more than float32 can"),
     "no sample": ({"num": 0}, ValueError, "num_action_samples is 0, but must be an integer"),
     "float": ({"num": 2.0}, ValueError, "num_action_samples is 2.0"),
     "bool": ({"num": True}, ValueError, "num_action_samples is True"),
@@ -533,6 +534,22 @@ def test_networks_that_do_not_fit(name, mode):
     networks, error, message = CALLS[name]
     with pytest.raises(error, match=message):
         modes.MODES[mode](samplers.ExpQWeightedPolicy(*networks, 1.0, N).__call__)(X)
+
+
+def test_feed_forward_networks_have_no_state():
+    for networks, name in (((snt.Linear(2), len), "policy"), ((len, snt.Linear(1)), "critic")):
+        with pytest.raises(TypeError, match=f"{name}_network is a feed-forward Linear, but must"):
+            samplers.RecurrentExpQWeightedPolicy(*networks)
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_leaves_that_are_no_tensors(mode):
+    sampler = samplers.ExpQWeightedPolicy(VECTOR, VALUE, 1.0, N)
+    with pytest.raises(TypeError, match=r"the observation\['y'\] is a NoneType"):
+        modes.MODES[mode](lambda x: sampler({"x": x, "y": None}))(X["x"])
+    sampler = samplers.ExpQWeightedPolicy(lambda o: None, VALUE, 1.0, N)
+    with pytest.raises(TypeError, match="an action of actor_network is a NoneType"):
+        modes.MODES[mode](sampler.__call__)(X)
 
 
 OBSERVATIONS = {

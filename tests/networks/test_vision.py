@@ -104,6 +104,21 @@ def test_resnet_arguments(kwargs, message):
         vision.ResNetTorso(**kwargs)
 
 
+@pytest.mark.parametrize("torso", [vision.ResNetTorso, vision.DrQTorso])
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"output_dtype": tf.int32}, "output_dtype must be a floating-point dtype"),
+        ({"output_dtype": "abc"}, "output_dtype must be .* got 'abc'"),
+        ({"activation": None}, "activation must be a module or function, got None"),
+        ({"activation": 3}, "activation must be a module or function, got 3"),
+    ],
+)
+def test_arguments_of_another_type(torso, kwargs, message):
+    with pytest.raises(TypeError, match=message):
+        torso(**kwargs)
+
+
 # ---- DrQTorso ----
 
 
@@ -157,6 +172,8 @@ def test_images_that_do_not_fit(torso):
         torso()(builds.floats(2, 5))
     with pytest.raises(TypeError, match="uint8, uint16 or floats, got int32"):
         torso()(tf.cast(IMAGES, tf.int32))
+    with pytest.raises(TypeError, match="the input of .*Torso is a NoneType"):
+        torso()(None)
 
 
 def group(data_format):

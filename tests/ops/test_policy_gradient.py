@@ -254,6 +254,7 @@ BAD_SEQUENCES = {
     "advantages": ({"adv_t": ONES}, ValueError, r"adv_t has shape \(6, 1\)"),
     "weights": ({"w_t": ONES}, ValueError, r"w_t has shape \(6, 1\)"),
     "actions": ({"a_t": np.zeros((6, 1), int)}, ValueError, r"a_t has shape \(6, 1\)"),
+    "no actions": ({"a_t": None}, TypeError, "a_t is a NoneType that is no tensor"),
     "float actions": ({"a_t": np.zeros(6, F32)}, TypeError, "a_t is float32"),
     "integer": ({"adv_t": np.zeros(6, int)}, TypeError, "adv_t is int64"),
     "dtypes": (
@@ -294,6 +295,8 @@ ACTIONS, VALUES = np.zeros((3, 2), np.int32), np.ones((3, 2), F32)
 BAD_POLICIES = {
     "no distribution": ((ONES, ACTIONS, VALUES), TypeError, "must .* tfp distribution"),
     "actions": ((POLICY, ACTIONS[:, :1], VALUES), ValueError, r"shape \(3, 1\)"),
+    "no actions": ((POLICY, None, VALUES), TypeError, "actions is a NoneType that is no tensor"),
+    "object": ((POLICY, object(), VALUES), TypeError, "actions is a object that is no tensor"),
     "values": ((POLICY, ACTIONS, VALUES[:, :1]), ValueError, "action_values has shape"),
     "integer": ((POLICY, ACTIONS, ACTIONS), TypeError, "action_values is int32"),
 }

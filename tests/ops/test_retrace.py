@@ -320,6 +320,7 @@ BAD_DISCRETE = {
         ValueError,
         r"behaviour_policy_probs has shape \(6, 2, 4\), but must have \(6, 2\)",
     ),
+    "no actions": ({"actions": None}, TypeError, "actions is a NoneType that is no tensor"),
     "float actions": ({"actions": INDICES.astype(F32)}, TypeError, "actions is float32"),
     "actions": ({"actions": INDICES[1:]}, ValueError, r"actions has shape \(5, 2\)"),
     "integer": ({"rewards": INDICES}, TypeError, "rewards is int32"),
@@ -346,6 +347,8 @@ def test_bad_core():
     found["behaviour_policy_t"] = arguments["behaviour_policy_probs"]
     with pytest.raises(TypeError, match="a_tm1 is float32, but must hold the indices"):
         retrace.retrace_core(1.0, a_tm1=INDICES.astype(F32), **found)
+    with pytest.raises(TypeError, match="a_tm1 is a object that is no tensor"):
+        retrace.retrace_core(1.0, a_tm1=object(), **found)
     with pytest.raises(ValueError, match=r"a_tm1 has shape \(6, 1\), but must have \(6, 2\)"):
         retrace.retrace_core(1.0, a_tm1=INDICES[:, :1], **found)
     flat = {**found, **{k: np.ones(6, F32) for k in ("q_tm1", "targnet_q_t", "target_policy_t")}}

@@ -240,6 +240,10 @@ BAD_TWO_HOT = {
     "fraction": ({"num_buckets": 2.5}, TypeError, "num_buckets is 2.5, but must be an int"),
     "order": ({"lower_bound": 3.0, "upper_bound": 3.0}, ValueError, "must be less than upper"),
     "nan": ({"lower_bound": np.nan}, ValueError, "must be finite"),
+    "no bound": ({"lower_bound": None}, TypeError, "lower_bound is None, but must be a number"),
+    "text": ({"upper_bound": "1"}, TypeError, "upper_bound is '1', but must be a number"),
+    "vector": ({"upper_bound": [1.0]}, TypeError, "upper_bound is .*, but must be a number"),
+    "name": ({"dtype": "abc"}, TypeError, "dtype is 'abc', but must be a floating-point dtype"),
     "dtype": ({"dtype": tf.int32}, TypeError, "dtype is int32"),
 }
 
@@ -249,3 +253,12 @@ def test_bad_two_hot(name):
     changes, error, message = BAD_TWO_HOT[name]
     with pytest.raises(error, match=message):
         ops.two_hot(**{"value": np.zeros(2, F32), **changes})
+
+
+def test_bounds_of_another_dtype():
+    value = tf.constant([-3.0, 0.25, 0.5])
+    low, high = tf.constant(-1.0, tf.float64), np.float16(1)
+    expected = ops.two_hot(value, 5, -1.0, 1.0)
+    np.testing.assert_array_equal(ops.two_hot(value, 5, low, high), expected)
+    with pytest.raises(TypeError, match="known when a function is traced"):
+        tf.function(lambda low: ops.two_hot(value, 5, low, high))(low)

@@ -111,6 +111,7 @@ BAD_CONCAT = {
     "no axis": ({"a": (np.ones(2), np.float64(1))}, ValueError, r"a/1 has shape \(\)"),
     "sizes": ([np.ones([2, 1]), np.ones([3, 1])], ValueError, r"same batch size.*\(3, 1\)"),
     "empty": ({}, ValueError, "at least one tensor"),
+    "none": ({"a": np.ones(2), "b": None}, TypeError, "b is a NoneType, but must be a tensor"),
 }
 
 
@@ -140,6 +141,7 @@ def test_tile_tensor_passes_gradients_and_takes_unknown_shapes():
         (0, ValueError, "multiple is 0, but must be at least 1"),
         (tf.constant(-1), ValueError, "multiple is -1"),
         (2.5, TypeError, "multiple is 2.5, but must be an int"),
+        (None, TypeError, "multiple is a NoneType"),
     ],
 )
 def test_bad_multiple(multiple, error, message):
@@ -300,3 +302,51 @@ def test_add_batch_dim_and_to_numpy():
     out = nest.add_batch_dim({"a": np.zeros([2]), "b": 1.0})
     assert out["a"].shape == (1, 2) and out["b"].shape == (1,)
     assert isinstance(nest.to_numpy(out)["a"], np.ndarray)
+
+
+@pytest.mark.parametrize("leaf", [None, object(), [[1], [2, 3]]], ids=["none", "object", "jagged"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        nest.add_batch_dim,
+        nest.squeeze_batch_dim,
+        nest.batch_to_sequence,
+        lambda data: nest.tile_nested(data, 2),
+    ],
+    ids=["add", "squeeze", "transpose", "tile"],
+)
+def test_leaves_that_are_no_tensors(function, leaf):
+    leaf = np.array(leaf, object) if isinstance(leaf, list) else leaf
+    with pytest.raises(TypeError, match="a/b is a .*, but must be a tensor, an array or a number"):
+        function({"a": {"b": leaf}})
+    with pytest.raises(TypeError, match="tensor is a "):
+        nest.tile_tensor(leaf, 2)
+
+
+class TwoInputs(snt.RNNCore):
+    def __call__(self, observation, action, prev_state):
+        return observation + action, prev_state
+
+    def initial_state(self, batch_size, **kwargs):
+        return tf.zeros([batch_size, 1])
+
+
+@pytest.mark.parametrize(
+    ("network", "count", "message"),
+    [
+        (TwoInputs(), 1, "has 1 specs, .* its initial state: .*prev_state.*create_variables"),
+        (TwoInputs(), 3, "has 3 specs, .*positional arguments"),
+        (snt.Sequential([lambda x, y: x + y]), 1, "has 1 specs.* one spec for each argument"),
+    ],
+)
+def test_number_of_specs(network, count, message):
+    with pytest.raises(TypeError, match=message):
+        nest.create_variables(network, [VECTOR] * count)
+
+
+def test_other_type_errors_of_a_network_pass():
+    def refuse(x):
+        raise TypeError("no such thing")
+
+    with pytest.raises(TypeError, match="^no such thing$"):
+        nest.create_variables(snt.Sequential([refuse]), [VECTOR])

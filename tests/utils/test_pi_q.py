@@ -117,16 +117,21 @@ def test_variables_of_all_networks():
 
 
 BAD = {
-    "one prior": ({"online_prior": Policy()}, "target_prior is missing: give both"),
-    "other prior": ({"target_prior": Policy()}, "online_prior is missing"),
-    "samples": ({"num_samples": 0}, "num_samples is 0, but must be at least 1"),
+    "one prior": ({"online_prior": Policy()}, ValueError, "target_prior is missing: give both"),
+    "other prior": ({"target_prior": Policy()}, ValueError, "online_prior is missing"),
+    "samples": ({"num_samples": 0}, ValueError, "num_samples is 0, but must be at least 1"),
+    "fraction": ({"num_samples": 2.5}, TypeError, "num_samples is 2.5, but must be an int"),
+    "none": ({"num_samples": None}, TypeError, "num_samples is None, but must be an int"),
+    "policy": ({"online_pi": 1}, TypeError, "online_pi is 1, but must be a network to call"),
+    "critic": ({"target_q": 4}, TypeError, "target_q is 4, but must be a network to call"),
+    "priors": ({"online_prior": 1, "target_prior": 2}, TypeError, "online_prior is 1, but"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_arguments(name):
-    changes, message = BAD[name]
-    with pytest.raises(ValueError, match=message):
+    changes, error, message = BAD[name]
+    with pytest.raises(error, match=message):
         pi_q.OnlineTargetPiQ(**{**networks(), **changes})
 
 
@@ -134,3 +139,12 @@ def test_policies_must_return_distributions():
     core = pi_q.OnlineTargetPiQ(**{**networks(), "target_pi": snt.Linear(A)})
     with pytest.raises(TypeError, match="target_pi returned a .*, but must return a tfp distrib"):
         core((OBSERVATIONS[0], ACTIONS[0]))
+
+
+@pytest.mark.parametrize("given", [(OBSERVATIONS[0], ACTIONS[0]), (OBSERVATIONS[0],), (None,)])
+def test_input_is_a_pair(given):
+    core = pi_q.OnlineTargetPiQ(**networks())
+    with pytest.raises(
+        TypeError, match=r"takes one argument, the pair \(observation, action\), got"
+    ):
+        core(*given)

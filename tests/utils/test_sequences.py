@@ -54,6 +54,8 @@ ONES = np.ones([2, 3], F32)
 BAD_MASKS = {
     "float": (ONES, ONES, TypeError, "start_of_episode is float32, but must be bool"),
     "integer": (ONES, ONES.astype(int), TypeError, "int64, but must be bool: use tf.cast"),
+    "no tensor": (None, ONES > 0, TypeError, "tensor is a NoneType, but must be a tensor"),
+    "no mask": (ONES, None, TypeError, "start_of_episode is a NoneType"),
     "rank": (ONES[0], ONES[0] > 0, ValueError, r"tensor has shape \(3,\), but must have \[T, B\]"),
     "shape": (ONES, ONES[:, :1] > 0, ValueError, r"shape \(2, 1\), but tensor \(2, 3\)"),
 }
@@ -93,6 +95,8 @@ def test_selection_details():
 BAD_SELECTIONS = {
     "unknown": (OBSERVATION, ["sped"], KeyError, r"no 'sped', only \['hit', 'speed'\]"),
     "nested": ({"a": {"b": np.ones(2)}}, None, TypeError, "entry 'a' of the observation is a dict"),
+    "texts": ({"a": np.array(["x"])}, None, TypeError, "entry 'a' of the observation is string"),
+    "none": ({"a": None}, None, TypeError, "entry 'a' of the observation is a NoneType"),
     "string": (OBSERVATION, "speed", TypeError, r"must be a list: \['speed'\]"),
     "no mapping": (np.ones([2, 2]), None, TypeError, "observation_dict is a ndarray"),
 }
@@ -230,14 +234,18 @@ def test_batch_size_and_features_unknown():
 
 
 @pytest.mark.parametrize(
-    ("inputs", "unroll_length", "message"),
+    ("inputs", "unroll_length", "error", "message"),
     [
-        (ONES, 0, "unroll_length is 0, but must be at least 1"),
-        ({"x": F32(1)}, 1, r"known T, but x has \(\)"),
+        (ONES, 0, ValueError, "unroll_length is 0, but must be at least 1"),
+        (ONES, 9, ValueError, "unroll_length is 9, but the inputs have only 2 steps"),
+        (ONES[:0], 2, ValueError, "unroll_length is 2, but the inputs have only 0 steps"),
+        (ONES, 2.0, TypeError, "unroll_length is 2.0, but must be an int"),
+        ({"x": F32(1)}, 1, ValueError, r"known T, but x has \(\)"),
+        ({"x": None}, 1, TypeError, "x is a NoneType, but must be a tensor"),
     ],
 )
-def test_bad_static_rnn(inputs, unroll_length, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_static_rnn(inputs, unroll_length, error, message):
+    with pytest.raises(error, match=message):
         sequences.static_rnn(tf.square, inputs, unroll_length)
 
 

@@ -142,6 +142,12 @@ def test_bad_arguments(arguments, message, tmp_path):
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("minutes", [None, "a"])
+def test_minutes_are_a_number(minutes, tmp_path):
+    with pytest.raises(TypeError, match="time_delta_minutes must be a number, got"):
+        snapshots.Snapshotter({}, directory=str(tmp_path), time_delta_minutes=minutes)
+
+
 # ---- What is in them ----
 
 

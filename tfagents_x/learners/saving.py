@@ -10,6 +10,7 @@ from typing import Any, Optional
 
 import sonnet as snt
 
+from tfagents_x.learners import checks
 from tfagents_x.utils import savers, snapshots
 
 DIRECTORY = snapshots.DIRECTORY
@@ -38,8 +39,10 @@ class PeriodicSaver:
           time_delta_minutes: least time between two saves.
 
         Raises:
-          ValueError: a module's inputs are not known.
+          TypeError: `time_delta_minutes` is no number.
+          ValueError: a module's inputs are not known, or `time_delta_minutes` is negative.
         """
+        checks.check_number("time_delta_minutes", time_delta_minutes, 0.0)
         self.directory = snapshots.process_folder(directory)
         self._seconds = 60.0 * time_delta_minutes
         self._last: Optional[float] = None

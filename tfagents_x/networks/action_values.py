@@ -88,7 +88,7 @@ def step_rows(
     Returns:
       What the critic returns: a pair, if it is a recurrent network, of outputs and next states.
     """
-    if cores.as_pair(critic) is not critic:
+    if not cores.takes_pairs(critic):
         tiled = repeat((observations, states), num_actions)
         return critic(tiled[0], actions, tiled[1])
     first, *others = critic._layers

@@ -17,6 +17,7 @@ import tree
 
 from tfagents_x import types
 from tfagents_x.networks import action_values, batched, stochastic, tracing
+from tfagents_x.ops import checks
 
 # (inputs, state) -> (output, next state)
 _Step = Callable[[Any, Any], tuple[Any, Any]]
@@ -123,7 +124,7 @@ class CandidatePolicy:
             )
         batch = batched.batch_size(observation)
         samples = tree.map_structure(lambda d: d.sample(self._num_samples), distributions)
-        samples = tree.map_structure(tf.convert_to_tensor, samples)
+        samples = tensors(f"an action of {self.name}", samples)
         for sample in tree.flatten(samples):
             shape = sample.shape
             if shape.rank is not None and (shape.rank < 2 or _differ(shape[1], batch)):
@@ -138,7 +139,8 @@ class CandidatePolicy:
     def _checked(self, observation: Any, actions: Any, state: Any, shared: bool) -> Candidates:
         batch = batched.batch_size(observation)
         rows = batch * self._num_samples
-        actions, state = tree.map_structure(tf.convert_to_tensor, (actions, state))
+        actions = tensors(f"an action of {self.name}", actions)
+        state = tensors(f"a next state of {self.name}", state)
         require_rows(f"an action of {self.name}", actions, rows, scalars=False)
         require_rows(f"a next state of {self.name}", state, batch if shared else rows)
         return Candidates(actions, state, shared)
@@ -170,6 +172,19 @@ class RecurrentPolicy(CandidatePolicy):
         return []
 
 
+def tensors(name: str, nest: types.Nest) -> types.NestedTensor:
+    """Every leaf as a tensor.
+
+    Raises:
+      TypeError: a leaf is none.
+    """
+    return tree.map_structure_with_path(lambda path, x: checks.tensor(name + _keys(path), x), nest)
+
+
+def _keys(path: tuple) -> str:
+    return "".join(f"[{key!r}]" for key in path)
+
+
 def require_rows(name: str, nest: types.NestedTensor, rows: Any, scalars: bool = True) -> None:
     """Checks the leading axis of every leaf, as far as it is known.
 
@@ -181,9 +196,8 @@ def require_rows(name: str, nest: types.NestedTensor, rows: Any, scalars: bool =
         if rank is None or (rank == 0 and scalars):
             continue
         if rank == 0 or _differ(leaf.shape[0], rows):
-            where = "".join(f"[{key!r}]" for key in path)
             raise ValueError(
-                f"{name}{where} has shape {leaf.shape}, but must have "
+                f"{name}{_keys(path)} has shape {leaf.shape}, but must have "
                 f"{rows if isinstance(rows, int) else 'the number of candidates'} rows on axis 0."
             )
 

@@ -5,11 +5,16 @@ Calls are checked by static shapes and dtypes only, while they are traced.
 
 from __future__ import annotations
 
+import math
 import operator
+import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Optional
 
+import numpy as np
 import tensorflow as tf
+
+from tfagents_x.ops import checks
 
 
 def size(name: str, value: Any, at_least: int = 1) -> int:
@@ -58,6 +63,102 @@ def extent(name: str, value: Any) -> list[int]:
     return pair
 
 
+def function(name: str, value: Any) -> Any:
+    """`value`, a module or function.
+
+    Raises:
+      TypeError: it can't be called.
+    """
+    if not callable(value):
+        raise TypeError(f"{name} must be a module or function, got {value!r}.")
+    return value
+
+
+def initializer(name: str, value: Any) -> Any:
+    """`value`, a Sonnet initializer, or None.
+
+    Raises:
+      TypeError: it is something else.
+    """
+    if value is not None and not callable(value):
+        raise TypeError(
+            f"{name} must be an initializer (for instance snt.initializers.Zeros()) or None, got "
+            f"{value!r}."
+        )
+    return value
+
+
+def float_dtype(name: str, value: Any) -> tf.DType:
+    """`value` as a floating-point dtype.
+
+    Raises:
+      TypeError: it is none.
+    """
+    try:
+        dtype = tf.as_dtype(value)
+    except TypeError:
+        dtype = None
+    if dtype is None or not dtype.is_floating:
+        raise TypeError(
+            f"{name} must be a floating-point dtype, for instance tf.float32, got {value!r}."
+        )
+    return dtype
+
+
+def number(
+    name: str,
+    value: Any,
+    wanted: str = "a number",
+    low: float = -math.inf,
+    high: float = math.inf,
+) -> Optional[float]:
+    """What is known of a number when a network is made.
+
+    Args:
+      name: what errors call it.
+      value: number, or scalar tensor or variable of a numeric dtype.
+      wanted: what errors call the range.
+      low: least number allowed.
+      high: largest number allowed.
+
+    Returns:
+      Its value; None of a variable, which may change, and of a tensor of a graph.
+
+    Raises:
+      TypeError: it is something else.
+      ValueError: it is NaN or outside of the range, or more than float32 can hold.
+    """
+    known: Any = value
+    if isinstance(value, tf.Variable) or tf.is_tensor(value):
+        fits = value.shape.rank in (0, None) and (value.dtype.is_floating or value.dtype.is_integer)
+        known = None if isinstance(value, tf.Variable) else tf.get_static_value(value)
+    else:
+        # Not np.ndim, which raises for lists of different lengths.
+        fits = not isinstance(value, (list, tuple, dict)) and np.ndim(value) == 0
+        fits = fits and np.asarray(value).dtype.kind in "iuf"
+    if not fits:
+        raise TypeError(f"{name} must be a number, got {value!r}.")
+    if known is None:
+        return None
+    found = float(known)
+    if math.isfinite(found) and abs(found) > tf.float32.max:
+        raise ValueError(f"{name} must be a number that float32 can hold, got {value!r}.")
+    if not low <= found <= high:
+        raise ValueError(f"{name} must be {wanted}, got {value!r}.")
+    return found
+
+
+def positive(name: str, value: Any) -> Any:
+    """`value`, a number as for `number`.
+
+    Raises:
+      TypeError: it is no number.
+      ValueError: it is known, and is not finite and above 0.
+    """
+    number(name, value, "positive", sys.float_info.min, sys.float_info.max)
+    return value
+
+
 def images(network: str, inputs: Any) -> tf.Tensor:
     """Converts a batch of images to a tensor.
 
@@ -66,9 +167,10 @@ def images(network: str, inputs: Any) -> tf.Tensor:
       inputs: [B, H, W, C] in any order of the last three.
 
     Raises:
-      ValueError: `inputs` has another number of axes.
+      TypeError: `inputs` is no tensor.
+      ValueError: it has another number of axes.
     """
-    tensor = tf.convert_to_tensor(inputs)
+    tensor = checks.tensor(f"the input of {network}", inputs)
     if tensor.shape.rank != 4:
         raise ValueError(
             f"{network} needs a batch of images [B, H, W, C], got shape {tensor.shape}. "

@@ -33,11 +33,10 @@ class NearZeroInitializedLinear(snt.Linear):
           scale: variance of the weights times the number of inputs.
 
         Raises:
+          TypeError: `output_size` is no integer, or `scale` no number.
           ValueError: `output_size` or `scale` is not positive.
         """
-        if not scale > 0:
-            raise ValueError(f"scale must be positive, got {scale}.")
-        w_init = snt.initializers.VarianceScaling(scale)
+        w_init = snt.initializers.VarianceScaling(checks.positive("scale", scale))
         super().__init__(checks.size("output_size", output_size), w_init=w_init)
 
 
@@ -66,11 +65,13 @@ class LayerNormMLP(snt.Module):
           activate_final: whether the last layer is followed by `activation`.
 
         Raises:
+          TypeError: `activation` or `w_init` can't be called, or a size is no integer.
           ValueError: `layer_sizes` is empty or has an entry that is not positive.
         """
         super().__init__(name="feedforward_mlp_torso")
         layer_sizes = checks.sizes("layer_sizes", layer_sizes, count=1)
-        w_inits = initializers.distinct(w_init, len(layer_sizes))
+        w_inits = initializers.distinct(checks.initializer("w_init", w_init), len(layer_sizes))
+        checks.function("activation", activation)
         self._network = snt.Sequential(
             [
                 snt.Linear(layer_sizes[0], w_init=w_inits[0]),
@@ -103,9 +104,12 @@ class ResidualLayernormWrapper(snt.Module):
 
         Args:
           layer: from [..., D] to [..., D].
+
+        Raises:
+          TypeError: `layer` can't be called.
         """
         super().__init__(name="ResidualLayernormWrapper")
-        self._layer = layer
+        self._layer = checks.function("layer", layer)
         self._layer_norm = snt.LayerNorm(axis=-1, create_scale=True, create_offset=True)
 
     def __call__(self, inputs: tf.Tensor) -> tf.Tensor:

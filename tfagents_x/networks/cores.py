@@ -156,11 +156,14 @@ def _sequence(inputs: Any) -> Sequence[Any]:
     return inputs
 
 
+def takes_pairs(critic: Any) -> bool:
+    """Whether `critic` is a `CriticDeepRNN`, which can be taken apart."""
+    return isinstance(critic, CriticDeepRNN) and recurrence.has_own(critic, "unroll_all")
+
+
 def as_pair(critic: snt.RNNCore) -> snt.RNNCore:
     """A core `(observation, action, state)` as one that unrolls over the pair of the first two."""
-    if isinstance(critic, CriticDeepRNN) and recurrence.has_own(critic, "unroll_all"):
-        return critic
-    return RNNUnpackWrapper(critic)
+    return critic if takes_pairs(critic) else RNNUnpackWrapper(critic)
 
 
 def _first_steps(inputs: types.NestedTensor, sequence_length: Optional[int]) -> Any:

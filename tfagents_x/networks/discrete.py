@@ -33,13 +33,13 @@ class DiscreteFilteredQNetwork(snt.Module):
           threshold: in [0, 1]; 0 keeps all actions, 1 only the likeliest.
 
         Raises:
+          TypeError: a network can't be called, or `threshold` is no number.
           ValueError: `threshold` is outside of [0, 1].
         """
         super().__init__(name="discrete_filtered_qnet")
-        if not 0 <= threshold <= 1:
-            raise ValueError(f"threshold must be from 0 to 1, got {threshold}.")
-        self.g_network = g_network
-        self.q_network = q_network
+        checks.number("threshold", threshold, "from 0 to 1", 0.0, 1.0)
+        self.g_network = checks.function("g_network", g_network)
+        self.q_network = checks.function("q_network", q_network)
         self._threshold = threshold
 
     def __call__(self, o_t: types.NestedTensor) -> tf.Tensor:

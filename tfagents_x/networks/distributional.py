@@ -16,6 +16,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfagents_x.networks import checks, distributions, initializers
+from tfagents_x.ops import checks as ops_checks
 
 tfd = tfp.distributions
 
@@ -49,13 +50,18 @@ class DiscreteValuedHead(snt.Module):
           b_init: of the biases.
 
         Raises:
-          TypeError: `num_atoms` is no integer.
+          TypeError: `num_atoms` is no integer, `vmin` or `vmax` no number or array of such, or
+            an initializer can't be called.
           ValueError: `num_atoms` is less than 2, `vmin` is not below `vmax`, or one of them
             is not finite, or known in a graph only.
         """
         super().__init__(name="DiscreteValuedHead")
         self._values = _atoms(vmin, vmax, checks.size("num_atoms", num_atoms, at_least=2))
-        self._distributional_layer = snt.Linear(self._values.size, w_init=w_init, b_init=b_init)
+        self._distributional_layer = snt.Linear(
+            self._values.size,
+            w_init=checks.initializer("w_init", w_init),
+            b_init=checks.initializer("b_init", b_init),
+        )
 
     def __call__(self, inputs: tf.Tensor) -> distributions.DiscreteValuedDistribution:
         """Features [B..., D] -> distribution of batch shape [B...] and event shape [S...].
@@ -105,20 +111,21 @@ class MultivariateNormalDiagHead(snt.Module):
           b_init: of the biases, likewise.
 
         Raises:
-          TypeError: `num_dimensions` is no integer.
+          TypeError: `num_dimensions` is no integer, a scale no number, or an initializer can't
+            be called.
           ValueError: `num_dimensions` or `init_scale` is not positive, or `min_scale` negative.
         """
         super().__init__(name="MultivariateNormalDiagHead")
         size = checks.size("num_dimensions", num_dimensions)
-        _require_scale("init_scale", init_scale)
-        if not min_scale >= 0:
-            raise ValueError(f"min_scale must not be negative, got {min_scale}.")
+        checks.positive("init_scale", init_scale)
+        checks.number("min_scale", min_scale, "finite and at least 0", 0.0, tf.float32.max)
         self._init_scale = init_scale
         self._min_scale = min_scale
         self._tanh_mean = tanh_mean
         self._fixed_scale = fixed_scale
         self._use_tfd_independent = use_tfd_independent
-        w_inits, b_inits = (initializers.distinct(init, 2) for init in (w_init, b_init))
+        w_inits = initializers.distinct(checks.initializer("w_init", w_init), 2)
+        b_inits = initializers.distinct(checks.initializer("b_init", b_init), 2)
         self._mean_layer = snt.Linear(size, w_init=w_inits[0], b_init=b_inits[0])
         if not fixed_scale:
             self._scale_layer = snt.Linear(size, w_init=w_inits[1], b_init=b_inits[1])
@@ -169,7 +176,7 @@ class GaussianMixture(snt.Module):
           name: of the module.
 
         Raises:
-          TypeError: a size is no integer.
+          TypeError: a size is no integer, or `init_scale` no number.
           ValueError: a size or `init_scale` is not positive.
         """
         super().__init__(name=name)
@@ -177,7 +184,7 @@ class GaussianMixture(snt.Module):
         self._num_components = checks.size("num_components", num_components)
         self._multivariate = multivariate
         if init_scale is not None:
-            _require_scale("init_scale", init_scale)
+            checks.positive("init_scale", init_scale)
         self._init_scale = init_scale
         total = self._num_dimensions * self._num_components
         w_init = snt.initializers.VarianceScaling(1e-5)
@@ -239,7 +246,7 @@ class UnivariateGaussianMixture(GaussianMixture):
           num_mixtures: old name of `num_components`, which it replaces.
 
         Raises:
-          TypeError: a size is no integer.
+          TypeError: a size is no integer, or `init_scale` no number.
           ValueError: a size or `init_scale` is not positive.
         """
         if num_mixtures is not None:
@@ -265,7 +272,7 @@ class MultivariateGaussianMixture(GaussianMixture):
           init_scale: standard deviation of the components at first; log 2 if None.
 
         Raises:
-          TypeError: a size is no integer.
+          TypeError: a size is no integer, or `init_scale` no number.
           ValueError: a size or `init_scale` is not positive.
         """
         super().__init__(
@@ -326,7 +333,9 @@ def _atoms(vmin: Any, vmax: Any, num_atoms: int) -> np.ndarray:
 
 def _known(name: str, value: Any) -> np.ndarray:
     """`value` as an array of floats; float32 unless it has a floating-point dtype already."""
-    tensor = tf.convert_to_tensor(value)
+    tensor = ops_checks.tensor(name, value)
+    if not (tensor.dtype.is_floating or tensor.dtype.is_integer):
+        raise TypeError(f"{name} must be a number or an array of numbers, got {value!r}.")
     found = tf.get_static_value(tensor)
     if found is None:
         raise ValueError(f"{name} must be a number or an array, not a tensor of a graph.")
@@ -357,8 +366,3 @@ def _scale(raw: tf.Tensor, init_scale: Optional[float]) -> tf.Tensor:
     if init_scale is None:
         return tf.nn.softplus(raw)
     return tf.nn.softplus(raw) * (init_scale / tf.nn.softplus(tf.zeros([], raw.dtype)))
-
-
-def _require_scale(name: str, value: float) -> None:
-    if not value > 0:
-        raise ValueError(f"{name} must be positive, got {value}.")

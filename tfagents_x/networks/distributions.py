@@ -71,7 +71,9 @@ class DiscreteValuedDistribution(tfp.distributions.Categorical):
 
         Raises:
           TypeError: an argument is not of a floating-point dtype, or the two dtypes differ.
-          ValueError: both or none of `logits` and `probs` are given, or the shapes don't fit.
+          ValueError: both or none of `logits` and `probs` are given, the shapes don't fit,
+            there is no atom, or probabilities that are known (not those of a graph) are
+            negative.
         """
         if (logits is None) == (probs is None):
             given = "neither" if logits is None else "both"
@@ -82,6 +84,8 @@ class DiscreteValuedDistribution(tfp.distributions.Categorical):
         label, parameter = ("logits", logits) if probs is None else ("probs", probs)
         parameter, values = checks.float_tensors(**{label: parameter, "values": values})
         _require_atoms(label, parameter, values)
+        if probs is not None:
+            _require_not_negative(parameter)
         super().__init__(**{label: parameter}, name=name)
         self._values = values
         self._parameters = self._no_dependency(
@@ -122,12 +126,17 @@ class DiscreteValuedDistribution(tfp.distributions.Categorical):
           value: floats of the dtype of the atoms, [..., D...].
 
         Returns:
-          int32, [..., D...]: the first position of several equally near ones.
+          int32, [..., D...]: the first position of several equally near ones. Of NaN in a
+          graph it is a position that means nothing.
 
         Raises:
           TypeError: `value` is not of the dtype of the atoms.
+          ValueError: `value` is known (not a tensor of a graph) and has a NaN.
         """
         _, value = checks.float_tensors(values=self._values, value=value)
+        known = tf.get_static_value(value)
+        if known is not None and (known != known).any():  # also of bfloat16, unlike np.isnan
+            raise ValueError("value has a NaN, which is near no atom: index_of needs numbers.")
         distance = tf.abs(value[..., tf.newaxis] - self._values)
         return tf.argmin(distance, axis=-1, output_type=tf.int32)
 
@@ -227,6 +236,8 @@ def _require_atoms(name: str, parameter: tf.Tensor, values: tf.Tensor) -> None:
             f"values has shape {values.shape}, but must have [N] or [D..., N]: one number for "
             f"each atom."
         )
+    if values.shape[-1] == 0:
+        raise ValueError(f"values has shape {values.shape}, but needs at least one atom.")
     shape = parameter.shape
     if shape.rank is None:
         return
@@ -237,9 +248,18 @@ def _require_atoms(name: str, parameter: tf.Tensor, values: tf.Tensor) -> None:
         )
 
 
+def _require_not_negative(probs: tf.Tensor) -> None:
+    known = tf.get_static_value(probs)
+    if known is not None and (known < 0).any():
+        raise ValueError(
+            f"probs must not be negative, but the least is {known.min()}: pass unnormalised "
+            f"log-probabilities as logits."
+        )
+
+
 def _positions(index: Any) -> tf.Tensor:
     """`index` as int32."""
-    index = tf.convert_to_tensor(index)
+    index = checks.tensor("the index of an atom", index)
     if not index.dtype.is_integer:
         raise TypeError(
             f"The index of an atom is {index.dtype.name}, but must be an integer: log_prob, prob "

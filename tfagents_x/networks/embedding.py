@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfagents_x import types
 from tfagents_x.networks import checks
+from tfagents_x.ops import checks as ops_checks
 
 
 class OAREmbedding(snt.Module):
@@ -67,13 +68,20 @@ def _fields(inputs: Any) -> Sequence[Any]:
             f"OAREmbedding needs a types.OAR(observation, action, reward), got {type(inputs)}: "
             "let the environment put the last action and reward into its observations."
         ) from None
-    action = tf.convert_to_tensor(action)
+    action = ops_checks.tensor("the action of OAREmbedding", action)
     if not action.dtype.is_integer:
         raise TypeError(
             f"OAREmbedding needs the index of a discrete action, got {action.dtype.name}: "
             "pass int32 of shape [B]."
         )
-    return observation, tf.cast(action, tf.int32), tf.convert_to_tensor(reward)
+    return observation, tf.cast(action, tf.int32), _numbers(reward)
+
+
+def _numbers(reward: Any) -> tf.Tensor:
+    reward = ops_checks.tensor("the reward of OAREmbedding", reward)
+    if not (reward.dtype.is_floating or reward.dtype.is_integer):
+        raise TypeError(f"The reward of OAREmbedding is {reward.dtype.name}: pass floats.")
+    return reward
 
 
 def _column(reward: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
@@ -83,7 +91,7 @@ def _column(reward: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
     if reward.shape.rank != action.shape.rank + 1 or reward.shape[-1] != 1:
         raise ValueError(
             f"OAREmbedding needs one reward for each action, got rewards of shape {reward.shape} "
-            f"for actions of shape {action.shape}: pass both as [B]."
+            f"for actions of shape {action.shape}: pass actions [B], and rewards [B] or [B, 1]."
         )
     return reward
 

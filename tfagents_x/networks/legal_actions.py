@@ -60,7 +60,7 @@ def _evenly(chosen: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 
 def _legal(mask: Any, values: tf.Tensor) -> tf.Tensor:
     """The mask as booleans, checked against action values [..., A]."""
-    mask = _is_one(mask)
+    mask = _is_one("the mask of legal actions", mask)
     if not mask.shape.is_compatible_with(values.shape):
         raise ValueError(
             f"The legal actions have shape {mask.shape}, but the action values {values.shape}: "
@@ -69,8 +69,8 @@ def _legal(mask: Any, values: tf.Tensor) -> tf.Tensor:
     return mask
 
 
-def _is_one(flags: Any) -> tf.Tensor:
-    flags = tf.convert_to_tensor(flags)
+def _is_one(name: str, flags: Any) -> tf.Tensor:
+    flags = ops_checks.tensor(name, flags)
     return flags if flags.dtype.is_bool else tf.equal(flags, tf.ones([], flags.dtype))
 
 
@@ -93,9 +93,14 @@ class MaskedSequential(snt.Module):
           layers: modules and functions, applied to the observation one after the other; the
             last gives [B, A]. None for none.
           name: of the module.
+
+        Raises:
+          TypeError: `layers` is no sequence, or one of them can't be called.
         """
         super().__init__(name=name)
-        self._layers = list(layers) if layers is not None else []
+        if layers is not None and not isinstance(layers, Iterable):
+            raise TypeError(f"layers must be a sequence of modules and functions, got {layers!r}.")
+        self._layers = [checks.function(f"layers[{i}]", x) for i, x in enumerate(layers or ())]
         self._illegal_action_penalty = -1e9
 
     def __call__(self, inputs: types.OLT) -> tf.Tensor:
@@ -131,7 +136,7 @@ class MaskedSequential(snt.Module):
 
 def _terminal(terminal: Any, values: tf.Tensor) -> tf.Tensor:
     """Booleans [B, 1] for action values [B, A]."""
-    flags = _is_one(terminal)
+    flags = _is_one("terminal", terminal)
     if flags.shape.rank == values.shape.rank - 1:
         flags = flags[..., tf.newaxis]
     if not flags.shape.is_compatible_with([*values.shape[:-1], 1]):
@@ -165,13 +170,15 @@ class EpsilonGreedy(snt.Module):
           name: of the module.
 
         Raises:
-          ValueError: `epsilon` is outside of [0, 1], or no scalar.
+          TypeError: `epsilon` or `threshold` is no number.
+          ValueError: `epsilon` is outside of [0, 1], or no scalar, or `threshold` is NaN.
         """
         super().__init__(name=name)
         if not isinstance(epsilon, tf.Variable):
             epsilon = ops_checks.scalar_in_range("epsilon", epsilon, tf.float32, 0.0, 1.0)
             epsilon = tf.Variable(epsilon, trainable=False, name="epsilon")
         self._epsilon = epsilon
+        checks.number("threshold", threshold)
         self._threshold = threshold
 
     def __call__(self, action_values: tf.Tensor) -> tfp.distributions.Categorical:

@@ -9,7 +9,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from tfagents_x import types
-from tfagents_x.networks import legal_actions
+from tfagents_x.networks import checks, legal_actions
 
 _MASK = "legal_actions_mask"
 
@@ -34,12 +34,16 @@ class NetworkWithMaskedEpsilonGreedy(snt.Module):
             has to be given; the default is there because Acme has it.
 
         Raises:
-          ValueError: `epsilon` is None.
+          TypeError: `network` can't be called, or `epsilon` is no number.
+          ValueError: `epsilon` is None, or outside of [0, 1].
         """
         super().__init__()
         if epsilon is None:
             raise ValueError("epsilon must be given: 0 for no random actions.")
-        self._network = network
+        known = checks.number("epsilon", epsilon)
+        if known is not None and not 0 <= known <= 1:
+            raise ValueError(f"epsilon is {known:g}, but must be from 0 to 1.")
+        self._network = checks.function("network", network)
         self._epsilon = epsilon
 
     def __call__(self, observation: Mapping[str, types.NestedTensor]) -> tf.Tensor:

@@ -10,6 +10,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfagents_x import types
+from tfagents_x.ops import checks
 
 
 class Multihead(snt.Module):
@@ -65,7 +66,7 @@ class Multihead(snt.Module):
 
 
 def _stack(outputs: Sequence[Any]) -> tf.Tensor:
-    tensors = [tf.convert_to_tensor(output) for output in outputs]
+    tensors = [checks.tensor(f"the output of network_heads[{i}]", x) for i, x in enumerate(outputs)]
     first = tensors[0]
     for tensor in tensors[1:]:
         if tensor.dtype != first.dtype or not tensor.shape.is_compatible_with(first.shape):

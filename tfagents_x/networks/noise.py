@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import sonnet as snt
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -24,11 +22,11 @@ class ClippedGaussian(snt.Module):
           name: of the module.
 
         Raises:
+          TypeError: `stddev` is no number.
           ValueError: `stddev` is negative or not finite.
         """
         super().__init__(name=name)
-        if not tf.is_tensor(stddev) and not (math.isfinite(stddev) and stddev >= 0):
-            raise ValueError(f"stddev must be finite and at least 0, got {stddev}.")
+        checks.number("stddev", stddev, "finite and at least 0", 0.0, tf.float32.max)
         self._noise = tfp.distributions.Normal(loc=0.0, scale=stddev)
 
     def __call__(self, inputs: types.NestedTensor) -> types.NestedTensor:

@@ -7,6 +7,7 @@ import tensorflow as tf
 import tree
 
 from tfagents_x import types
+from tfagents_x.utils import nest
 
 
 class ConcatObservation(snt.Module):
@@ -17,10 +18,11 @@ class ConcatObservation(snt.Module):
     """
 
     def __call__(self, observation: types.NestedTensor) -> tf.Tensor:
-        """Nest of [B, ...] -> [B, D]."""
-        leaves = [tf.cast(x, tf.float32) for x in tree.flatten(observation)]
-        return tf.concat([tf.reshape(x, [-1, _size(x)]) for x in leaves], axis=-1)
+        """Nest of [B, ...] -> [B, D].
 
-
-def _size(leaf: tf.Tensor) -> int:
-    return leaf.shape[1:].num_elements()
+        Raises:
+          TypeError: a leaf is no tensor of numbers or booleans.
+          ValueError: there is no leaf, a leaf has no batch axis, or the batch sizes differ.
+        """
+        to_floats = lambda path, leaf: nest.cast(nest.path_name(path), leaf, tf.float32)
+        return nest.batch_concat(tree.map_structure_with_path(to_floats, observation))

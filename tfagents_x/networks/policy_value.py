@@ -34,7 +34,8 @@ class PolicyValueHead(snt.Module):
           name: of the module.
 
         Raises:
-          ValueError: a size is not positive.
+          TypeError: a size is no integer, or `value_scale` no number.
+          ValueError: a size is not positive, or `value_scale` is NaN.
         """
         super().__init__(name=name)
         num_actions = checks.size("num_actions", num_actions)
@@ -43,6 +44,7 @@ class PolicyValueHead(snt.Module):
         self._policy_layer = _layers([*hidden_sizes, num_actions], "policy")
         self._value_layer = _layers([*hidden_sizes, 1], "value")
         self._value_scale = value_scale
+        checks.number("value_scale", value_scale)
 
     def __call__(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Features [..., B, D] -> logits [..., B, A] and value [..., B].

@@ -127,12 +127,12 @@ class RecurrentExpQWeightedPolicy(snt.RNNCore):
           name: of the module.
 
         Raises:
-          TypeError: a network can't be called.
+          TypeError: a network can't be called, or is a `snt.Module` without `initial_state`.
           ValueError: `temperature_beta` or `num_action_samples` is not positive.
         """
         super().__init__(name=name)
-        self._policy_network = _network("policy_network", policy_network)
-        self._critic_network = _network("critic_network", critic_network)
+        self._policy_network = _core("policy_network", policy_network)
+        self._critic_network = _core("critic_network", critic_network)
         self._num_action_samples = _positive_int("num_action_samples", num_action_samples)
         self._temperature_beta = _temperature("temperature_beta", temperature_beta)
         self._policy = candidates.RecurrentPolicy(policy_network, self._num_action_samples)
@@ -168,7 +168,7 @@ class RecurrentExpQWeightedPolicy(snt.RNNCore):
             self._critic_network, observation, drawn.actions, critic_state, num
         )
         output, next_critic_state = candidates.pair("critic_network", stepped)
-        next_critic_state = tree.map_structure(tf.convert_to_tensor, next_critic_state)
+        next_critic_state = candidates.tensors("a next state of critic_network", next_critic_state)
         candidates.require_rows("a next state of critic_network", next_critic_state, num * batch)
         rows = _pick(_values(output, num, batch), self._temperature_beta)
         next_policy_state = drawn.state if drawn.shared else _take(drawn.state, rows)
@@ -199,7 +199,7 @@ class RecurrentExpQWeightedPolicy(snt.RNNCore):
             )
         states = []
         for name, network in (("policy", self._policy_network), ("critic", self._critic_network)):
-            state = tree.map_structure(tf.convert_to_tensor, getattr(prev_state, name))
+            state = candidates.tensors(f"prev_state.{name}", getattr(prev_state, name))
             if isinstance(network, snt.RNNCore):
                 _require_structure(f"prev_state.{name}", state, network.initial_state(1))
             candidates.require_rows(f"prev_state.{name}", state, batch)
@@ -253,7 +253,7 @@ def _values(output: Any, num_samples: int, batch: Any) -> tf.Tensor:
 
 def _observation(inputs: types.NestedTensor) -> types.NestedTensor:
     """The observation as tensors that agree on the batch size."""
-    observation = tree.map_structure(tf.convert_to_tensor, inputs)
+    observation = candidates.tensors("the observation", inputs)
     leaves = tree.flatten(observation)
     if not leaves or any(leaf.shape.rank == 0 for leaf in leaves):
         shapes = [tuple(leaf.shape) for leaf in leaves]
@@ -265,6 +265,18 @@ def _observation(inputs: types.NestedTensor) -> types.NestedTensor:
 def _network(name: str, network: Any) -> Any:
     if not callable(network):
         raise TypeError(f"{name} is a {type(network).__name__}, but must be a network to call.")
+    return network
+
+
+def _core(name: str, network: Any) -> Any:
+    """A recurrent network; functions are taken on trust."""
+    _network(name, network)
+    if isinstance(network, snt.Module) and not callable(getattr(network, "initial_state", None)):
+        raise TypeError(
+            f"{name} is a feed-forward {type(network).__name__}, but must be a recurrent network "
+            f"(snt.RNNCore): wrap a policy in snt.DeepRNN([policy]), a critic in "
+            f"networks.CriticDeepRNN([critic]), or use ExpQWeightedPolicy."
+        )
     return network
 
 
@@ -285,6 +297,8 @@ def _temperature(name: str, value: Any) -> Any:
         scalar = np.ndim(value) == 0 and np.asarray(value).dtype.kind in "iuf"
     if not scalar or (number is not None and not number > 0):
         raise ValueError(f"{name} is {value!r}, but must be a single number above 0.")
+    if number is not None and tf.float32.max < number < np.inf:
+        raise ValueError(f"{name} is {value!r}, which is more than float32 can hold.")
     return value
 
 

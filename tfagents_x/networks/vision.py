@@ -10,6 +10,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from tfagents_x.networks import checks, initializers
+from tfagents_x.ops import checks as ops_checks
 
 Activation = Callable[[tf.Tensor], tf.Tensor]
 Extent = Union[int, Sequence[int]]
@@ -52,6 +53,7 @@ class ResNetTorso(snt.Module):
           name: of the module.
 
         Raises:
+          TypeError: `activation` can't be called, or `output_dtype` is not floating-point.
           ValueError: a size is not positive, the lengths of `num_channels` and `num_blocks`
             differ, `conv_stride` is not 1, or `data_format` is another.
         """
@@ -68,7 +70,8 @@ class ResNetTorso(snt.Module):
                 f"conv_stride must be 1 where there are residual blocks, got {conv_stride}: a "
                 "block's output must have the size of its input. Use pool_stride to shrink images."
             )
-        self._output_dtype = output_dtype
+        self._output_dtype = checks.float_dtype("output_dtype", output_dtype)
+        activation = checks.function("activation", activation)
         data_format = _checked_format(data_format)
         groups = [
             ResidualBlockGroup(
@@ -98,7 +101,7 @@ class ResNetTorso(snt.Module):
           Features [B, num_output_hidden[-1]] of `output_dtype`.
 
         Raises:
-          TypeError: other integers, whose scale is unknown.
+          TypeError: no tensor, or other integers, whose scale is unknown.
           ValueError: fewer than four axes.
         """
         return self._resnet(_to_floats("ResNetTorso", inputs, self._output_dtype))
@@ -121,7 +124,7 @@ class ResidualBlockGroup(snt.Module):
     ):
         """Makes the layers; see `ResNetTorso` for the arguments."""
         super().__init__(name=name)
-        self._activation = activation
+        self._activation = checks.function("activation", activation)
         conv_shape = checks.extent("conv_shape", conv_shape)
         conv_stride = checks.extent("conv_stride", conv_stride)
         pool_shape = checks.extent("pool_size", pool_shape)
@@ -179,11 +182,13 @@ class DrQTorso(snt.Module):
           name: of the module.
 
         Raises:
+          TypeError: `activation` can't be called, or `output_dtype` is not floating-point.
           ValueError: `data_format` is another.
         """
         super().__init__(name=name)
         self._data_format = _checked_format(data_format)
-        self._output_dtype = output_dtype
+        self._output_dtype = checks.float_dtype("output_dtype", output_dtype)
+        activation = checks.function("activation", activation)
         layers: list = []
         for stride in (2, 1, 1, 1):
             w_init = initializers.Orthogonal(gain=math.sqrt(2))
@@ -206,7 +211,7 @@ class DrQTorso(snt.Module):
           84 x 84 pixels of the paper.
 
         Raises:
-          TypeError: other integers, whose scale is unknown.
+          TypeError: no tensor, or other integers, whose scale is unknown.
           ValueError: fewer than four axes, or an image too small.
         """
         images = _to_floats("DrQTorso", inputs, self._output_dtype)
@@ -228,7 +233,7 @@ def _checked_format(data_format: str) -> str:
 
 def _to_floats(torso: str, inputs: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """[B, H, W, C, ...] -> [B, H, W, C * ...] of `dtype`, integers scaled to [0, 1]."""
-    images = tf.convert_to_tensor(inputs)
+    images = ops_checks.tensor(f"the input of {torso}", inputs)
     if images.shape.rank is None or images.shape.rank < 4:
         raise ValueError(
             f"{torso} needs a batch of images [B, H, W, C], got shape {images.shape}. "

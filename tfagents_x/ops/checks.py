@@ -89,14 +89,29 @@ def action_value_shape(**tensors: tf.Tensor) -> tf.TensorShape:
     return shape
 
 
+def tensor(name: str, value: Any) -> tf.Tensor:
+    """Converts `value` to a tensor, whatever its dtype and shape.
+
+    Raises:
+      TypeError: it is no tensor, array or number.
+    """
+    try:
+        return tf.convert_to_tensor(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(
+            f"{name} is a {type(value).__name__} that is no tensor: pass a tensor, an array or "
+            f"a number ({error})."
+        ) from error
+
+
 def action_indices(name: str, actions: Any, shape: tf.TensorShape) -> tf.Tensor:
     """Converts `actions` to an int32 tensor of the static shape `shape`.
 
     Raises:
-      TypeError: they are no integers.
+      TypeError: they are no tensor, or no integers.
       ValueError: they have another shape.
     """
-    actions = tf.convert_to_tensor(actions)
+    actions = tensor(name, actions)
     require_integer(name, actions)
     require_shape(name, actions, shape, "one action for each step")
     return tf.cast(actions, tf.int32)
@@ -143,6 +158,8 @@ def scalar_in_range(
       TypeError: it is no number.
       ValueError: it is not a scalar, or outside the range (NaN counts as outside).
     """
+    if isinstance(value, str):  # which a graph would cast without complaint
+        raise TypeError(f"{name} is {value!r}, but must be a number.")
     try:
         scalar = tf.cast(value, dtype)
     except (TypeError, ValueError, tf.errors.OpError) as error:
@@ -167,8 +184,8 @@ def action_log_prob(name: str, distribution: Any, actions: Any) -> tf.Tensor:
       Tensor of the distribution's batch shape.
 
     Raises:
-      TypeError: `distribution` has no `log_prob`, or is one over integers and `actions` are
-        none.
+      TypeError: `distribution` has no `log_prob`, `actions` are no tensor, or no integers
+        where it is one over integers.
       ValueError: the shape of `actions` is another.
     """
     if not callable(getattr(distribution, "log_prob", None)):
@@ -176,7 +193,7 @@ def action_log_prob(name: str, distribution: Any, actions: Any) -> tf.Tensor:
             f"{name} is a {type(distribution).__name__}, but must be a tfp distribution, "
             f"for instance tfp.distributions.Categorical(logits)."
         )
-    actions = tf.convert_to_tensor(actions)
+    actions = tensor(f"the action of {name}", actions)
     if getattr(distribution.dtype, "is_integer", False):
         require_integer(f"the action of {name}", actions)
     batch, event = distribution.batch_shape, distribution.event_shape
@@ -191,16 +208,10 @@ def action_log_prob(name: str, distribution: Any, actions: Any) -> tf.Tensor:
 
 
 def _float_tensor(name: str, value: Any) -> tf.Tensor:
-    try:
-        tensor = tf.convert_to_tensor(value)
-    except (TypeError, ValueError) as error:
+    converted = tensor(name, value)
+    if not converted.dtype.is_floating:
         raise TypeError(
-            f"{name} is a {type(value).__name__} that is no tensor: pass a tensor or an array "
-            f"of floats ({error})."
-        ) from error
-    if not tensor.dtype.is_floating:
-        raise TypeError(
-            f"{name} is {tensor.dtype.name}, but must be floating-point: pass float32, or use "
+            f"{name} is {converted.dtype.name}, but must be floating-point: pass float32, or use "
             f"tf.cast({name}, tf.float32)."
         )
-    return tensor
+    return converted

@@ -23,12 +23,12 @@ def batched_index(values: tf.Tensor, indices: Any) -> tf.Tensor:
       Of the dtype of `values`, [...].
 
     Raises:
-      TypeError: `indices` are no integers.
+      TypeError: `values` are no tensor, or `indices` no integers.
       ValueError: the shapes don't fit.
       tf.errors.InvalidArgumentError: an index is outside the range. Only on the CPU and
         without XLA; elsewhere TensorFlow does not check.
     """
-    values = tf.convert_to_tensor(values)
+    values = checks.tensor("values", values)
     shape = checks.action_value_shape(values=values)[:-1]
     indices = checks.action_indices("indices", indices, shape)
     return tf.gather(values, indices, batch_dims=shape.rank)

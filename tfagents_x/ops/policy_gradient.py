@@ -127,11 +127,11 @@ def policy_gradient(policies: Any, actions: tf.Tensor, action_values: tf.Tensor)
       Floats, [T, B, ...]; differentiable in the parameters of the policies only.
 
     Raises:
-      TypeError: `policies` is no distribution, or the dtype of `action_values` is
-        not that of the log-probabilities.
+      TypeError: `policies` is no distribution, `actions` are no tensor, or the dtype of
+        `action_values` is not that of the log-probabilities.
       ValueError: the shapes don't fit.
     """
-    actions = tf.stop_gradient(tf.convert_to_tensor(actions))
+    actions = tf.stop_gradient(checks.tensor("actions", actions))
     log_prob = checks.action_log_prob("policies", policies, actions)
     log_prob, values = checks.float_tensors(log_prob=log_prob, action_values=action_values)
     checks.require_shape("action_values", values, log_prob.shape, "one number for each action")
@@ -220,7 +220,7 @@ def _steps_shape(name: str, logits: tf.Tensor) -> tf.TensorShape:
 
 def _log_prob(name: str, logits: tf.Tensor, actions: Any) -> tf.Tensor:
     """Log softmax(logits)[actions], finite gradients where other logits are -inf."""
-    actions = tf.convert_to_tensor(actions)
+    actions = checks.tensor("a_t", actions)
     checks.require_integer("a_t", actions)
     checks.require_shape("a_t", actions, logits.shape[:-1], f"one action for each row of {name}")
     return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=actions, logits=logits)

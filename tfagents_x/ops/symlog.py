@@ -11,6 +11,7 @@ import math
 import numbers
 from typing import Any, Callable, Optional
 
+import numpy as np
 import tensorflow as tf
 
 from tfagents_x.ops import checks
@@ -92,11 +93,16 @@ def two_hot(
       Floats [..., K], 0 or more, of sum 1; the row of a NaN is NaN throughout.
 
     Raises:
-      TypeError: `value` or `dtype` is not floating-point, or `num_buckets` is no int.
+      TypeError: `value` or `dtype` is not floating-point, `num_buckets` is no int, or a bound
+        no number that is known when a function is traced.
       ValueError: there are fewer than 2 buckets, or the bounds are not finite and in order.
     """
     (value,) = checks.float_tensors(value=value)
     dtype = _float_dtype(value.dtype if dtype is None else dtype)
+    lower_bound, upper_bound = (
+        _bound("lower_bound", lower_bound),
+        _bound("upper_bound", upper_bound),
+    )
     _check_buckets(num_buckets, lower_bound, upper_bound)
     if value.dtype.size < 4:
         value = tf.cast(value, tf.float32)
@@ -113,10 +119,28 @@ def two_hot(
 
 
 def _float_dtype(dtype: Any) -> tf.DType:
-    dtype = tf.as_dtype(dtype)
+    try:
+        dtype = tf.as_dtype(dtype)
+    except TypeError as error:
+        raise TypeError(
+            f"dtype is {dtype!r}, but must be a floating-point dtype: pass tf.float32."
+        ) from error
     if not dtype.is_floating:
         raise TypeError(f"dtype is {dtype.name}, but must be floating-point: pass tf.float32.")
     return dtype
+
+
+def _bound(name: str, value: Any) -> float:
+    """A bound as a Python float, so that its own dtype doesn't matter."""
+    number = tf.get_static_value(value) if tf.is_tensor(value) else value
+    if isinstance(number, (str, list, tuple)) or np.ndim(number) != 0:
+        number = None
+    try:
+        return float(number)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(
+            f"{name} is {value!r}, but must be a number, known when a function is traced."
+        ) from error
 
 
 def _check_buckets(num_buckets: Any, lower_bound: Any, upper_bound: Any) -> None:

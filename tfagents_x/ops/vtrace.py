@@ -323,8 +323,8 @@ def _check_same_shapes(behaviour: Sequence[Any], target: Sequence[Any]) -> None:
     for head, (mu, pi) in enumerate(zip(behaviour, target)):
         checks.require_shape(
             f"behaviour_policy_logits[{head}]",
-            tf.convert_to_tensor(mu),
-            tf.convert_to_tensor(pi).shape,
+            checks.tensor(f"behaviour_policy_logits[{head}]", mu),
+            checks.tensor(f"target_policy_logits[{head}]", pi).shape,
             "as target_policy_logits",
         )
 

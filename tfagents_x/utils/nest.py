@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Sequence
 from typing import Any, Optional
 
@@ -25,20 +26,66 @@ def batch_to_sequence(data: types.NestedTensor) -> types.NestedTensor:
 
 
 def _swap_leading(path: tuple, leaf: Any) -> tf.Tensor:
-    leaf = tf.convert_to_tensor(leaf)
+    leaf = as_tensor(path_name(path), leaf)
     if leaf.shape.rank is None or leaf.shape.rank < 2:
-        raise ValueError(f"Expected [B, T, ...] but {_name(path)} has shape {leaf.shape}.")
+        raise ValueError(f"Expected [B, T, ...] but {path_name(path)} has shape {leaf.shape}.")
     return tf.transpose(leaf, [1, 0, *range(2, leaf.shape.rank)])
 
 
-def _name(path: tuple) -> str:
+def path_name(path: tuple) -> str:
     """How error messages call the leaf at `path`."""
     return "/".join(map(str, path)) or "the tensor"
 
 
+def as_tensor(name: str, value: Any) -> tf.Tensor:
+    """Converts `value` to a tensor, whatever its dtype and shape.
+
+    Raises:
+      TypeError: it is no tensor, array or number.
+    """
+    try:
+        return tf.convert_to_tensor(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(
+            f"{name} is a {type(value).__name__}, but must be a tensor, an array or a number "
+            f"({error})."
+        ) from error
+
+
+def require_int(name: str, value: Any) -> None:
+    """Refuses what is no int of at least 1.
+
+    Raises:
+      TypeError: it is no int.
+      ValueError: it is less than 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} is {value!r}, but must be an int.")
+    if value < 1:
+        raise ValueError(f"{name} is {value}, but must be at least 1.")
+
+
+def cast(name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
+    """Converts numbers or booleans to a tensor of `dtype`.
+
+    Raises:
+      TypeError: `value` holds something else.
+    """
+    tensor = as_tensor(name, value)
+    if not (tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.is_bool):
+        raise TypeError(f"{name} is {tensor.dtype.name}, but must hold numbers or booleans.")
+    return tf.cast(tensor, dtype)
+
+
 def add_batch_dim(nest: types.NestedArray) -> types.NestedTensor:
-    """Adds a leading axis of 1 to every leaf: [...] -> [1, ...]. Acme's `add_batch_dim`."""
-    return tree.map_structure(lambda x: tf.expand_dims(tf.convert_to_tensor(x), 0), nest)
+    """Adds a leading axis of 1 to every leaf: [...] -> [1, ...]. Acme's `add_batch_dim`.
+
+    Raises:
+      TypeError: a leaf is no tensor, array or number.
+    """
+    return tree.map_structure_with_path(
+        lambda path, x: tf.expand_dims(as_tensor(path_name(path), x), 0), nest
+    )
 
 
 def squeeze_batch_dim(nest: types.NestedTensor) -> types.NestedTensor:
@@ -51,10 +98,10 @@ def squeeze_batch_dim(nest: types.NestedTensor) -> types.NestedTensor:
 
 
 def _squeeze(path: tuple, leaf: Any, axis: int) -> tf.Tensor:
-    leaf = tf.convert_to_tensor(leaf)
+    leaf = as_tensor(path_name(path), leaf)
     rank = leaf.shape.rank
     if rank is not None and not (-rank <= axis < rank and leaf.shape[axis] in (1, None)):
-        raise ValueError(f"{_name(path)} has shape {leaf.shape}, but axis {axis} must be 1.")
+        raise ValueError(f"{path_name(path)} has shape {leaf.shape}, but axis {axis} must be 1.")
     return tf.squeeze(leaf, axis)
 
 
@@ -69,10 +116,11 @@ def batch_concat(inputs: types.NestedTensor) -> tf.Tensor:
       alphabetically, whatever the order of insertion, tuple entries in their own order.
 
     Raises:
-      TypeError: the dtypes of two leaves differ.
+      TypeError: the dtypes of two leaves differ, or a leaf is no tensor, array or number.
       ValueError: there is no leaf, a leaf has no batch axis, or the batch sizes differ.
     """
-    leaves = {_name(p): tf.convert_to_tensor(x) for p, x in tree.flatten_with_path(inputs)}
+    named = [(path_name(path), x) for path, x in tree.flatten_with_path(inputs)]
+    leaves = {name: as_tensor(name, x) for name, x in named}
     if not leaves:
         raise ValueError("batch_concat needs at least one tensor, got an empty nest.")
     first, batch = next(iter(leaves)), tf.TensorShape([None])
@@ -111,26 +159,31 @@ def tile_tensor(tensor: Any, multiple: Any) -> tf.Tensor:
       multiple: at least 1; an int, or a scalar integer tensor.
 
     Raises:
-      TypeError: `multiple` is not an integer.
+      TypeError: `multiple` is not an integer, or `tensor` no tensor, array or number.
       ValueError: `multiple` is less than 1.
     """
-    tensor = tf.convert_to_tensor(tensor)
+    return _tile("tensor", tensor, multiple)
+
+
+def _tile(name: str, value: Any, multiple: Any) -> tf.Tensor:
+    tensor = as_tensor(name, value)
     _check_multiple(multiple)
     leading = tf.reshape(tf.cast(multiple, tf.int32), [1])
     return tf.broadcast_to(tensor, tf.concat([leading, tf.shape(tensor)], axis=0))
 
 
 def _check_multiple(multiple: Any) -> None:
-    if not tf.convert_to_tensor(multiple).dtype.is_integer:
+    tensor = as_tensor("multiple", multiple)
+    if not tensor.dtype.is_integer:
         raise TypeError(f"multiple is {multiple!r}, but must be an int.")
-    number = tf.get_static_value(tf.convert_to_tensor(multiple))
+    number = tf.get_static_value(tensor)
     if number is not None and number < 1:
         raise ValueError(f"multiple is {number}, but must be at least 1.")
 
 
 def tile_nested(inputs: types.NestedTensor, multiple: Any) -> types.NestedTensor:
     """`tile_tensor` of every leaf. Acme's `tile_nested`."""
-    return tree.map_structure(lambda x: tile_tensor(x, multiple), inputs)
+    return tree.map_structure_with_path(lambda path, x: _tile(path_name(path), x, multiple), inputs)
 
 
 def zeros_like(nest: Any) -> types.NestedTensor:
@@ -148,12 +201,12 @@ def zeros_like(nest: Any) -> types.NestedTensor:
 def _zeros(path: tuple, leaf: Any, batch_shape: Sequence[int] = ()) -> tf.Tensor:
     if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
         raise TypeError(
-            f"{_name(path)} is a {type(leaf).__name__}, but must have a shape and a dtype: pass "
-            "arrays, tensors, specs (tfagents_x.specs) or tf.TensorSpec."
+            f"{path_name(path)} is a {type(leaf).__name__}, but must have a shape and a dtype: "
+            "pass arrays, tensors, specs (tfagents_x.specs) or tf.TensorSpec."
         )
     shape = tf.TensorShape(leaf.shape)
     if not shape.is_fully_defined():
-        raise ValueError(f"{_name(path)} has shape {shape}, but every dimension must be known.")
+        raise ValueError(f"{path_name(path)} has shape {shape}, but every dimension must be known.")
     return tf.zeros([*batch_shape, *shape], leaf.dtype)
 
 
@@ -194,7 +247,8 @@ def create_variables(network: snt.Module, input_spec: Sequence[types.NestedSpec]
       output is no tensor (a distribution), or its first axis isn't the batch.
 
     Raises:
-      TypeError: `input_spec` is not a list, or a leaf is not a spec.
+      TypeError: `input_spec` is not a list, a leaf is not a spec, or their number is not that
+        of the network's arguments.
       ValueError: a dimension of a spec is unknown.
     """
     if not isinstance(input_spec, (list, tuple)) or hasattr(input_spec, "_fields"):
@@ -205,10 +259,25 @@ def create_variables(network: snt.Module, input_spec: Sequence[types.NestedSpec]
     inputs = tree.map_structure_with_path(lambda p, x: _zeros(p, x, [1]), list(input_spec))
     if isinstance(network, snt.RNNCore):
         inputs.append(network.initial_state(1))
-    output = network(*inputs)
+    output = _call(network, inputs, len(input_spec))
     # Past Sonnet's `__setattr__`, which would make the list a part of checkpoints.
     object.__setattr__(network, "_input_signature", tree.map_structure(batched_spec, inputs))
     return tree.map_structure(_unbatched_spec, output)
+
+
+def _call(network: snt.Module, inputs: Sequence[Any], num_specs: int) -> Any:
+    try:
+        return network(*inputs)
+    except TypeError as error:
+        # What Python says of too few or too many arguments; other errors speak for themselves.
+        if "positional argument" not in str(error):
+            raise
+        state = " and its initial state" if len(inputs) > num_specs else ""
+        raise TypeError(
+            f"input_spec has {num_specs} specs, and {network.name} could not be called with one "
+            f"tensor for each{state}: {error}. It must have one spec for each argument of the "
+            "network, for a critic create_variables(critic, [observation_spec, action_spec])."
+        ) from error
 
 
 def _has_batch_of_one(tensor: tf.Tensor) -> bool:
@@ -263,5 +332,5 @@ def narrow(leaf: Any) -> tf.Tensor:
 
     Accelerators have no 64-bit integers, and networks are float32.
     """
-    tensor = tf.convert_to_tensor(leaf)
+    tensor = as_tensor("the tensor", leaf)
     return tf.cast(tensor, narrow_dtype(tensor.dtype))

@@ -13,6 +13,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from tfagents_x import types
+from tfagents_x.utils import nest
 
 
 class PiQ(NamedTuple):
@@ -89,14 +90,18 @@ class OnlineTargetPiQ(snt.Module):
           name: of the module.
 
         Raises:
+          TypeError: a network can't be called, or `num_samples` is no int.
           ValueError: only one of the priors is given, or `num_samples` is less than 1.
         """
         super().__init__(name)
         if (online_prior is None) != (target_prior is None):
             missing = "online_prior" if online_prior is None else "target_prior"
             raise ValueError(f"{missing} is missing: give both priors, or neither.")
-        if num_samples < 1:
-            raise ValueError(f"num_samples is {num_samples}, but must be at least 1.")
+        nest.require_int("num_samples", num_samples)
+        given = dict(online_pi=online_pi, online_q=online_q, target_pi=target_pi, target_q=target_q)
+        if online_prior is not None:
+            given.update(online_prior=online_prior, target_prior=target_prior)
+        _require_networks(given)
         self._online_pi = online_pi
         self._online_q = online_q
         self._target_pi = target_pi
@@ -106,18 +111,20 @@ class OnlineTargetPiQ(snt.Module):
         self._target_prior = target_prior
 
     def __call__(
-        self, input_obs_and_action: tuple[types.NestedTensor, tf.Tensor]
+        self, input_obs_and_action: tuple[types.NestedTensor, tf.Tensor], *others: Any
     ) -> Union[PiQ, PiQWithPriors]:
         """Evaluates all networks.
 
         Args:
           input_obs_and_action: nest of observations [B, ...], and the actions [B, A] that
             were taken there.
+          *others: none; here to say so when the two are given one by one.
 
         Raises:
-          TypeError: a policy or a prior does not return a distribution.
+          TypeError: the input is not that pair, or a policy or a prior does not return a
+            distribution.
         """
-        observation, action = input_obs_and_action
+        observation, action = _pair(input_obs_and_action, *others)
         online = _distribution("online_pi", self._online_pi, observation)
         target = _distribution("target_pi", self._target_pi, observation)
         samples = online.sample(self._num_samples)
@@ -134,6 +141,23 @@ class OnlineTargetPiQ(snt.Module):
         priors = (("online_prior", self._online_prior), ("target_prior", self._target_prior))
         kls = [online.kl_divergence(_distribution(k, p, observation)) for k, p in priors]
         return PiQWithPriors(*outputs, *kls)
+
+
+def _require_networks(given: dict[str, Any]) -> None:
+    for name, network in given.items():
+        if not callable(network):
+            raise TypeError(f"{name} is {network!r}, but must be a network to call.")
+
+
+def _pair(*arguments: Any) -> tuple[types.NestedTensor, tf.Tensor]:
+    """The one argument, if it is a pair."""
+    if len(arguments) == 1 and isinstance(arguments[0], (tuple, list)) and len(arguments[0]) == 2:
+        return arguments[0][0], arguments[0][1]
+    kinds = ", ".join(type(argument).__name__ for argument in arguments)
+    raise TypeError(
+        f"OnlineTargetPiQ takes one argument, the pair (observation, action), got {kinds}: call "
+        "it as core((observation, action))."
+    )
 
 
 def _distribution(name: str, network: Any, observation: types.NestedTensor) -> Any:

@@ -35,12 +35,19 @@ def static_rnn(
       Nest of [unroll_length, ...], where ... is the shape of an output of one step.
 
     Raises:
-      TypeError: the core returns something that is no tensor.
-      ValueError: `unroll_length` is less than 1, or the number of steps of a leaf is unknown.
+      TypeError: the core returns something that is no tensor, a leaf is no tensor, or
+        `unroll_length` no int.
+      ValueError: `unroll_length` is less than 1 or more than the longest leaf has steps, or
+        the number of steps of a leaf is unknown.
     """
-    if unroll_length < 1:
-        raise ValueError(f"unroll_length is {unroll_length}, but must be at least 1.")
+    nest.require_int("unroll_length", unroll_length)
     inputs = tree.map_structure_with_path(_with_steps, inputs)
+    longest = max((leaf.shape[0] for leaf in tree.flatten(inputs)), default=unroll_length)
+    if longest < unroll_length:
+        raise ValueError(
+            f"unroll_length is {unroll_length}, but the inputs have only {longest} steps: it must "
+            "be at most that of the longest."
+        )
     if unroll_length > 1 and _is_one_batch(inputs, unroll_length):
         stacked = _all_steps_at_once(core, inputs, unroll_length)
         if stacked is not None:
@@ -50,9 +57,9 @@ def static_rnn(
 
 
 def _with_steps(path: tuple, leaf: Any) -> tf.Tensor:
-    leaf = tf.convert_to_tensor(leaf)
+    name = "/".join(map(str, path)) or "the input"
+    leaf = nest.as_tensor(name, leaf)
     if not leaf.shape.rank or leaf.shape[0] is None:
-        name = "/".join(map(str, path)) or "the input"
         raise ValueError(f"Expected [T, B, ...] with a known T, but {name} has {leaf.shape}.")
     return leaf
 
@@ -129,10 +136,11 @@ def mask_out_restarting(tensor: tf.Tensor, start_of_episode: tf.Tensor) -> tf.Te
       [T, B], in the dtype of `tensor`.
 
     Raises:
-      TypeError: the mask is not bool.
+      TypeError: the mask is not bool, or one of the two no tensor.
       ValueError: one of the two is not of rank 2, or their shapes differ.
     """
-    tensor, mask = tf.convert_to_tensor(tensor), tf.convert_to_tensor(start_of_episode)
+    tensor = nest.as_tensor("tensor", tensor)
+    mask = nest.as_tensor("start_of_episode", start_of_episode)
     if mask.dtype != tf.bool:
         raise TypeError(
             f"start_of_episode is {mask.dtype.name}, but must be bool: use "
@@ -169,8 +177,8 @@ def batch_concat_selection(
 
     Raises:
       KeyError: a name is not in the observation.
-      TypeError: `observation_dict` is not a mapping, an entry is a nest, or `concat_keys` is
-        a single string.
+      TypeError: `observation_dict` is not a mapping, an entry is a nest or holds no numbers,
+        or `concat_keys` is a single string.
       ValueError: as `batch_concat`.
     """
     if not isinstance(observation_dict, Mapping):
@@ -181,11 +189,10 @@ def batch_concat_selection(
     if isinstance(concat_keys, str):
         raise TypeError(f"concat_keys is {concat_keys!r}, but must be a list: [{concat_keys!r}].")
     names = list(concat_keys or ()) or sorted(observation_dict)
-    chosen = [_entry(observation_dict, name) for name in names]
-    return nest.batch_concat([tf.cast(x, output_dtype) for x in chosen])
+    return nest.batch_concat([_entry(observation_dict, name, output_dtype) for name in names])
 
 
-def _entry(observation: Mapping[str, tf.Tensor], name: str) -> tf.Tensor:
+def _entry(observation: Mapping[str, tf.Tensor], name: str, dtype: tf.DType) -> tf.Tensor:
     if name not in observation:
         raise KeyError(f"The observation has no {name!r}, only {sorted(observation)}.")
     if tree.is_nested(observation[name]):
@@ -193,4 +200,4 @@ def _entry(observation: Mapping[str, tf.Tensor], name: str) -> tf.Tensor:
             f"The entry {name!r} of the observation is a {type(observation[name]).__name__}, but "
             "must be a tensor: flatten the observation first, or use batch_concat."
         )
-    return observation[name]
+    return nest.cast(f"the entry {name!r} of the observation", observation[name], dtype)

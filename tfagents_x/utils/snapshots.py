@@ -7,6 +7,7 @@ object with `__call__`, `variables`, `trainable_variables` and, for a recurrent 
 
 from __future__ import annotations
 
+import numbers
 import os
 import pathlib
 import shutil
@@ -58,12 +59,11 @@ class Snapshotter:
           time_delta_minutes: `save` does nothing until so many minutes after it last saved.
 
         Raises:
-          TypeError: see `make_snapshot`.
+          TypeError: see `make_snapshot`, or `time_delta_minutes` is no number.
           ValueError: see `make_snapshot`, or a name can't be that of a folder, or
             `time_delta_minutes` is negative, or `directory` is not local.
         """
-        if not time_delta_minutes >= 0:
-            raise ValueError(f"time_delta_minutes must be 0 or more, got {time_delta_minutes}.")
+        _require_minutes(time_delta_minutes)
         self._seconds = 60 * time_delta_minutes
         self._last_saved: Optional[float] = None
         folder = process_folder(directory) / "snapshots"
@@ -108,6 +108,13 @@ def process_folder(directory: str | os.PathLike) -> pathlib.Path:
     folder = pathlib.Path(directory).expanduser()
     shared = folder == pathlib.Path(DIRECTORY).expanduser()
     return folder / _PROCESS if shared else folder
+
+
+def _require_minutes(minutes: Any) -> None:
+    if isinstance(minutes, bool) or not isinstance(minutes, numbers.Real):
+        raise TypeError(f"time_delta_minutes must be a number, got {minutes!r}.")
+    if not float(minutes) >= 0:
+        raise ValueError(f"time_delta_minutes must be 0 or more, got {minutes}.")
 
 
 def _checked_name(name: Any) -> str:
