@@ -27,14 +27,14 @@ class Recorder:
 def run(seed=0, episodes=2):
     builder = impala_parts.make_builder()
     tf.random.set_seed(1)
-    network = builder.make_network()
+    networks = builder.make_networks()
     recorder = Recorder()
-    actor = builder.make_actor(builder.make_policy(network), recorder)
+    actor = builder.make_actor(builder.make_policy(networks), recorder)
     environment = impala_parts.make_environment()
     loop.EnvironmentLoop(environment, actor, logger=loggers.NoOpLogger(), episode_seed=seed).run(
         num_episodes=episodes
     )
-    return network, recorder.rows
+    return networks["network"], recorder.rows
 
 
 def test_records_the_state_before_each_step():
@@ -77,11 +77,11 @@ def test_actions_fit_the_environment():
 
 def test_acts_with_current_weights():
     builder = impala_parts.make_builder()
-    network = builder.make_network()
-    actor = builder.make_actor(builder.make_policy(network, evaluation=True))
+    networks = builder.make_networks()
+    actor = builder.make_actor(builder.make_policy(networks, evaluation=True))
     environment = impala_parts.make_environment()
     actor.observe_first(environment.reset())
-    (bias,) = [v for v in network.trainable_variables if v.shape == (2,)]
+    (bias,) = [v for v in networks["network"].trainable_variables if v.shape == (2,)]
     for best in (0, 1, 0):
         bias.assign(1e3 * np.eye(2, dtype=np.float32)[best])
         assert actor.select_action(np.zeros(4, np.float32)) == best

@@ -42,13 +42,14 @@ def _newest(run):
     return max((run / "checkpoints").iterdir(), key=lambda p: int(p.name.partition("-")[2]))
 
 
-def test_the_network_is_that_of_the_newest_checkpoint(trained):
+def test_the_networks_are_those_of_the_newest_checkpoint(trained):
     path, variables = trained
     spec = run_directory.RunDirectory(path).read()
     environment_spec = specs.make_environment_spec(faulty.FaultyEnvironment())
-    network = evaluation.make_builder(spec, environment_spec).make_network()
+    networks = evaluation.make_builder(spec, environment_spec).make_networks()
+    network = networks["network"]
     assert not all(np.array_equal(a, b) for a, b in zip(network.variables, variables))
-    evaluation.restore_network(network, _newest(path))
+    evaluation.restore_networks(networks, _newest(path))
     for restored, wanted in zip(network.variables, variables):
         np.testing.assert_array_equal(restored.numpy(), wanted)
 
@@ -120,9 +121,18 @@ def test_a_checkpoint_of_another_network(trained):
     spec = run_directory.RunDirectory(trained[0]).read()
     other = dataclasses.replace(spec, config={**spec.config, "lstm_size": 8})
     environment_spec = specs.make_environment_spec(environments.make_environment("faulty:"))
-    network = evaluation.make_builder(other, environment_spec).make_network()
-    with pytest.raises(ValueError, match="can't be restored from .* config or the environment"):
-        evaluation.restore_network(network, _newest(trained[0]))
+    networks = evaluation.make_builder(other, environment_spec).make_networks()
+    match = "The network of this run can't be restored from .* config or the environment"
+    with pytest.raises(ValueError, match=match):
+        evaluation.restore_networks(networks, _newest(trained[0]))
+
+
+def test_a_network_that_the_checkpoint_lacks(trained):
+    spec = run_directory.RunDirectory(trained[0]).read()
+    environment_spec = specs.make_environment_spec(environments.make_environment("faulty:"))
+    network = evaluation.make_builder(spec, environment_spec).make_networks()["network"]
+    with pytest.raises(ValueError, match="The critic of this run can't be restored from"):
+        evaluation.restore_networks({"critic": network}, _newest(trained[0]))
 
 
 def test_a_config_that_is_wrong_is_named_with_its_file(run_copy):

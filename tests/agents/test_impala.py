@@ -54,7 +54,7 @@ def test_continuous_actions_are_refused():
     spec = impala_parts.make_builder().spec
     spec = spec._replace(actions=specs.BoundedArray((1,), np.float32, -1.0, 1.0))
     with pytest.raises(ValueError, match="discrete action.*BoundedArray"):
-        IMPALABuilder(IMPALAConfig(), spec).make_network()
+        IMPALABuilder(IMPALAConfig(), spec).make_networks()
 
 
 def test_a_config_of_another_agent_is_refused():
@@ -65,7 +65,7 @@ def test_a_config_of_another_agent_is_refused():
 @pytest.mark.parametrize(("lstm_size", "variables"), [(4, 9), (0, 6)])
 def test_network_with_and_without_core(lstm_size, variables):
     builder = impala_parts.make_builder(lstm_size=lstm_size)
-    network = builder.make_network()
+    network = builder.make_networks()["network"]
     assert len(nest.variables_of(network)) == variables
     assert len(network.initial_state(1)) == (1 if lstm_size else 0)
 

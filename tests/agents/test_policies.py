@@ -17,8 +17,7 @@ OBSERVATIONS = np.random.default_rng(0).normal(size=[3, 4]).astype(np.float32)
 @pytest.fixture(scope="module")
 def parts():
     builder = impala_parts.make_builder()
-    network = builder.make_network()
-    return builder, network
+    return builder, builder.make_networks()
 
 
 def act(policy, seed=(0, 0)):
@@ -26,9 +25,10 @@ def act(policy, seed=(0, 0)):
 
 
 def test_extras_are_what_the_learner_wants(parts):
-    builder, network = parts
-    policy = builder.make_policy(network)
+    builder, networks = parts
+    policy = builder.make_policy(networks)
     output = act(policy)
+    network = networks["network"]
     (logits, _), state = network(tf.constant(OBSERVATIONS), network.initial_state(3))
     np.testing.assert_allclose(output.extras["logits"], logits)
     tree.map_structure(np.testing.assert_allclose, output.state, state)
@@ -37,31 +37,31 @@ def test_extras_are_what_the_learner_wants(parts):
 
 
 def test_samples_depend_on_the_seed_only(parts):
-    builder, network = parts
-    policy = builder.make_policy(network)
+    builder, networks = parts
+    policy = builder.make_policy(networks)
     many = [act(policy, (5, i)).action.numpy().tolist() for i in range(30)]
     again = [act(policy, (5, i)).action.numpy().tolist() for i in range(30)]
     assert many == again and len({tuple(a) for a in many}) > 1
 
 
 def test_samples_follow_the_logits(parts):
-    builder, network = parts
-    policy = builder.make_policy(network)
+    builder, networks = parts
+    policy = builder.make_policy(networks)
     probability = tf.nn.softmax(act(policy).extras["logits"])[:, 1]
     actions = [act(policy, (1, i)).action.numpy() for i in range(400)]
     np.testing.assert_allclose(np.mean(actions, axis=0), probability, atol=0.1)
 
 
 def test_greedy_takes_the_mode(parts):
-    builder, network = parts
-    output = act(builder.make_policy(network, evaluation=True))
+    builder, networks = parts
+    output = act(builder.make_policy(networks, evaluation=True))
     np.testing.assert_array_equal(output.action, np.argmax(output.extras["logits"], -1))
 
 
 def test_exported_policy_needs_only_tensorflow(parts, tmp_path):
-    builder, network = parts
-    policy = builder.make_policy(network, evaluation=True)
-    policies.ExportedPolicy(policy, builder.spec.observations, network).export(tmp_path)
+    builder, networks = parts
+    policy = builder.make_policy(networks, evaluation=True)
+    policies.ExportedPolicy(policy, builder.spec.observations).export(tmp_path)
     loaded = tf.saved_model.load(str(tmp_path))
     seed = tf.constant([0, 0])
     for batch in (3, 1):
@@ -82,9 +82,8 @@ def test_exported_policy_of_nested_observations(tmp_path):
     from tfagents_x.agents.impala import IMPALABuilder, IMPALAConfig
 
     builder = IMPALABuilder(IMPALAConfig(**impala_parts.TINY), spec)
-    network = builder.make_network()
-    policy = builder.make_policy(network)
-    policies.ExportedPolicy(policy, spec.observations, network).export(tmp_path)
+    policy = builder.make_policy(builder.make_networks())
+    policies.ExportedPolicy(policy, spec.observations).export(tmp_path)
     loaded = tf.saved_model.load(str(tmp_path))
     observation = {"a": tf.zeros([2, 2]), "b": tf.zeros([2, 1, 2], tf.uint8)}
     result = loaded.act(observation, loaded.initial_state(2), tf.constant([0, 0]))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import io
 
+import pytest
 from rich import console
 
-from tfagents_x.agents import configs
-from tfagents_x.agents.impala.config import IMPALAConfig
+from tfagents_x.agents import configs, registry
 from tfagents_x.cli import settings
 
 
@@ -64,5 +64,7 @@ def test_square_brackets_are_text_not_markup():
     assert "[0, 1] says nothing." in _text(Config)
 
 
-def test_every_setting_of_impala_is_explained():
-    assert set(settings.attribute_docs(IMPALAConfig)) >= set(configs.field_types(IMPALAConfig))
+@pytest.mark.parametrize("agent", registry.names())
+def test_every_setting_of_every_agent_is_explained(agent):
+    config_class = registry.get_builder(agent).config_class
+    assert set(settings.attribute_docs(config_class)) == set(configs.field_types(config_class))

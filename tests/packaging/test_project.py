@@ -79,14 +79,27 @@ def test_reverb_pins_what_it_was_built_for(project, extra):
 )
 def test_all_leaves_reverb_out_where_it_has_no_wheel(project, change):
     extras = project["optional-dependencies"]
-    assert set(required(extras["all"], **change)) == {"gymnasium", "matplotlib"}
+    assert set(required(extras["all"], **change)) <= {
+        *("gymnasium", "matplotlib", "dm-control", "mujoco"),
+    }
     # Asked for by name it must not be left out in silence.
     assert "dm-reverb" in required(extras["reverb"], **change)
 
 
+def test_dm_control_comes_with_the_physics_that_it_runs_on(project):
+    extras = project["optional-dependencies"]
+    for lines in (extras["dm_control"], extras["all"]):
+        assert allows(lines, "mujoco", "3.17.0", python_version="3.12")
+        assert not allows(lines, "mujoco", "4.0.0", python_version="3.12")
+    # It has no wheels there; asked for by name it must not be left out in silence.
+    for version in ("3.9", "3.10", "3.13"):
+        assert not {"dm-control", "mujoco"} & set(required(extras["all"], python_version=version))
+        assert "dm-control" in required(extras["dm_control"], python_version=version)
+
+
 def test_all_is_the_sum_of_the_extras(project):
     extras = project["optional-dependencies"]
-    parts = [line for name in ("gym", "plots", "reverb") for line in extras[name]]
+    parts = [line for name in ("gym", "dm_control", "plots", "reverb") for line in extras[name]]
     bare = {str(Requirement(line.partition(";")[0])) for line in extras["all"]}
     assert bare == {str(Requirement(line)) for line in parts}
 

@@ -43,6 +43,7 @@ class PolicyActor(core.Actor):
         self._initial_state = tree.map_structure(tf.identity, policy.initial_state(1))
         self._state = self._initial_state
         self._extras: Any = ()
+        self._recorded: Any = ()
         self._seed = np.array([seed, 0], np.int32)
         self._step = _compile(policy, observation_spec, self._initial_state)
 
@@ -57,7 +58,9 @@ class PolicyActor(core.Actor):
         else:
             observation = tree.map_structure(np.asarray, observation, self._dtypes)
         self._seed[1] += 1
-        action, self._state, self._extras = self._step(observation, self._state, self._seed)
+        action, self._state, self._extras, self._recorded = self._step(
+            observation, self._state, self._seed
+        )
         return action.numpy() if tf.is_tensor(action) else tree.map_structure(_numpy, action)
 
     def observe_first(self, timestep: dm_env.TimeStep) -> None:
@@ -70,6 +73,8 @@ class PolicyActor(core.Actor):
         """See base class."""
         if self._adder is not None:
             extras = tree.map_structure(_numpy, self._extras)
+            if tree.flatten(self._recorded):
+                action = tree.map_structure(_numpy, self._recorded)
             self._adder.add(action, next_timestep, extras=extras)
 
     def update(self, wait: bool = False) -> None:
@@ -87,7 +92,8 @@ def _compile(policy: policies.Policy, observation_spec: Any, state: Any) -> Any:
     def step(observation: Any, state: Any, seed: tf.Tensor) -> Any:
         batch = tree.map_structure(lambda x: x[tf.newaxis], observation)
         output = policy(batch, state, seed)
-        return first(output.action), output.state, first(output.extras)
+        recorded = () if output.recorded is None else first(output.recorded)
+        return first(output.action), output.state, first(output.extras), recorded
 
     as_spec = lambda x: tf.TensorSpec(x.shape, x.dtype)
     signature = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
 import sonnet as snt
@@ -15,6 +15,9 @@ from tfagents_x.replay import adders, rows, tables
 from tfagents_x.replay import base as replay_base
 from tfagents_x.utils import counting, loggers
 
+#: An agent's networks by the names under which checkpoints hold them.
+Networks = Mapping[str, snt.Module]
+
 
 class Builder(abc.ABC):
     """Makes the parts of one agent from its config and an environment's specs."""
@@ -22,6 +25,9 @@ class Builder(abc.ABC):
     #: Class of the config; a frozen dataclass.
     config_class: type
     config: Any
+
+    #: Environment steps of a training run that was not told how many.
+    default_steps: int = 150_000
 
     def __init__(self, config: Any, spec: specs.EnvironmentSpec):
         """Keeps both.
@@ -50,22 +56,30 @@ class Builder(abc.ABC):
     @property
     @abc.abstractmethod
     def steps_per_batch(self) -> int:
-        """Environment steps that make a batch's worth of items; to tell waiting from starving."""
+        """Environment steps from one batch to the next; to tell waiting from starving."""
+
+    @property
+    def steps_to_first_batch(self) -> int:
+        """Environment steps before the first batch; more where the replay fills up first."""
+        return self.steps_per_batch
 
     @abc.abstractmethod
-    def make_network(self) -> snt.Module:
-        """The network that the policy acts with, with its variables.
+    def make_networks(self) -> dict[str, snt.Module]:
+        """All networks, with their variables.
+
+        The names are those of the learner's `networks`, and so of its checkpoints: what
+        `policies.Policy.networks` names can then be read from them alone.
 
         Raises:
           ValueError: the agent can't act in this environment.
         """
 
     @abc.abstractmethod
-    def make_policy(self, network: snt.Module, evaluation: bool = False) -> policies.Policy:
+    def make_policy(self, networks: Networks, evaluation: bool = False) -> policies.Policy:
         """The policy that collects data, or the one to be evaluated."""
 
     @abc.abstractmethod
-    def signature(self, network: snt.Module) -> rows.Signature:
+    def signature(self, networks: Networks) -> rows.Signature:
         """Type of the replay's items, extras included."""
 
     @abc.abstractmethod
@@ -75,13 +89,17 @@ class Builder(abc.ABC):
     @abc.abstractmethod
     def make_learner(
         self,
-        network: snt.Module,
+        networks: Networks,
         dataset: Iterator[types.ReplaySample],
         replay: Optional[replay_base.Replay] = None,
         counter: Optional[counting.Counter] = None,
         logger: Optional[loggers.Logger] = None,
+        seed: int = 0,
     ) -> base.Learner:
-        """The learner; `replay` is for those that send priorities back."""
+        """The learner; `replay` is for those that send priorities back, `seed` for those that draw.
+
+        A learner whose losses are random must repeat them from `seed` and its checkpoint.
+        """
 
     def make_tables(self) -> list[tables.Table]:
         """All tables of the replay."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Callable, Optional
 
 import numpy as np
-import sonnet as snt
 import tensorflow as tf
 
 from tfagents_x import environments, specs
@@ -28,7 +27,7 @@ class Evaluation:
     """Outcome of an evaluation.
 
     Attributes:
-      checkpoint: where the network came from.
+      checkpoint: where the networks came from.
       returns: of each episode.
       lengths: steps of each episode.
     """
@@ -51,7 +50,7 @@ def evaluate(
     report: Callable[[str], None] = lambda message: None,
     on_episode: Callable[[Mapping[str, Any]], None] = lambda result: None,
 ) -> Evaluation:
-    """Plays episodes with the network of a run's newest intact checkpoint.
+    """Plays episodes with the networks of a run's newest intact checkpoint.
 
     Nothing is recorded, and the run is left as it is.
 
@@ -75,9 +74,9 @@ def evaluate(
     environment = environments.make_environment(spec.environment)
     try:
         builder = make_builder(spec, specs.make_environment_spec(environment), directory.config)
-        network = builder.make_network()
-        restore_network(network, checkpoint)
-        actor = builder.make_actor(builder.make_policy(network, evaluation=greedy))
+        policy = builder.make_policy(builder.make_networks(), evaluation=greedy)
+        restore_networks(policy.networks, checkpoint)
+        actor = builder.make_actor(policy)
         loop = environments.EnvironmentLoop(
             environment,
             actor,
@@ -115,19 +114,24 @@ def make_builder(
     return builder_class(config, environment_spec)
 
 
-def restore_network(network: snt.Module, checkpoint: pathlib.Path) -> None:
-    """Reads the network, and nothing else, from a checkpoint of the learner.
+def restore_networks(networks: builder_lib.Networks, checkpoint: pathlib.Path) -> None:
+    """Reads networks, and nothing else, from a checkpoint of the learner.
+
+    Args:
+      networks: of `Builder.make_networks`, all or some of them, with their variables.
+      checkpoint: directory, as `Training` writes it.
 
     Raises:
-      ValueError: the checkpoint holds another network, or none.
+      ValueError: the checkpoint holds other networks, or lacks one.
     """
-    reader = tf.train.Checkpoint(network=network)
+    reader = tf.train.Checkpoint(**networks)
     try:
         status = reader.read(str(checkpoint / "learner"))
         status.assert_existing_objects_matched().expect_partial()
     except (AssertionError, ValueError, tf.errors.OpError) as error:
         raise ValueError(
-            f"The network of this run can't be restored from {checkpoint}: {_first_line(error)} "
+            f"The {_listed(networks)} of this run can't be restored from {checkpoint}: "
+            f"{_first_line(error)} "
             "Was the config or the environment changed since?"
         ) from error
 
@@ -159,6 +163,10 @@ def _statistics(values: tuple[float, ...]) -> dict[str, float]:
         "min": float(array.min()),
         "max": float(array.max()),
     }
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
 
 
 def _first_line(error: BaseException) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import abc
 import os
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Optional
 
 import sonnet as snt
 import tensorflow as tf
 import tree
 
-from tfagents_x import types
+from tfagents_x import specs, types
+from tfagents_x.networks import rescaling
 from tfagents_x.utils import nest
 
 
@@ -18,18 +20,26 @@ class PolicyOutput(NamedTuple):
     """What a policy returns for a batch.
 
     Attributes:
-      action: nest of [B, ...].
+      action: nest of [B, ...], for the environment.
       state: recurrent state after the step, nest of [B, ...]; () if there is none.
       extras: what the actor records beside the action, nest of [B, ...].
+      recorded: the action that the actor records, if not `action` itself: a sample before it
+        was clipped, say, which `extras` speak of.
     """
 
     action: types.NestedTensor
     state: types.NestedTensor
     extras: types.NestedTensor
+    recorded: Optional[types.NestedTensor] = None
 
 
 class Policy(abc.ABC):
     """Chooses a batch of actions; holds networks, but no state of its own."""
+
+    @property
+    @abc.abstractmethod
+    def networks(self) -> Mapping[str, snt.Module]:
+        """The networks that it acts with, by their names in the learner's checkpoints."""
 
     @abc.abstractmethod
     def initial_state(self, batch_size: Any) -> types.NestedTensor:
@@ -61,23 +71,71 @@ class RecurrentCategoricalPolicy(Policy):
           network: core from observations to `(logits [B, A], value [B])`.
           greedy: take the most likely action instead of sampling.
         """
-        self.network = network
+        self._network = network
         self._greedy = greedy
+
+    @property
+    def networks(self) -> Mapping[str, snt.Module]:
+        """See base class."""
+        return {"network": self._network}
 
     def initial_state(self, batch_size: Any) -> types.NestedTensor:
         """See base class."""
-        return self.network.initial_state(batch_size)
+        return self._network.initial_state(batch_size)
 
     def __call__(
         self, observation: types.NestedTensor, state: types.NestedTensor, seed: tf.Tensor
     ) -> PolicyOutput:
         """See base class."""
-        (logits, _), next_state = self.network(observation, state)
+        (logits, _), next_state = self._network(observation, state)
         if self._greedy:
             action = tf.argmax(logits, axis=-1, output_type=tf.int32)
         else:
             action = tf.random.stateless_categorical(logits, 1, seed, dtype=tf.int32)[:, 0]
         return PolicyOutput(action, next_state, {"core_state": state, "logits": logits})
+
+
+class GaussianPolicy(Policy):
+    """Samples from (or takes the mean of) a network's distribution over continuous actions.
+
+    The environment gets the action clipped to its bounds. Recorded are the sample as it was
+    drawn and its `'log_prob'`, which learners that weigh by importance compare with that of
+    their own policy (`acme.agents.tf.svg0_prior.acting`, where the environment clips).
+    """
+
+    def __init__(self, network: snt.Module, action_spec: specs.BoundedArray, greedy: bool = False):
+        """Keeps the network.
+
+        Args:
+          network: from observations to a tfp distribution with batch [B] and event [A].
+          action_spec: of the environment, with finite bounds.
+          greedy: take the mean instead of sampling.
+
+        Raises:
+          TypeError: the actions aren't continuous.
+          ValueError: a bound isn't finite.
+        """
+        self._network = network
+        self._clip = rescaling.ClipToSpec(action_spec)
+        self._greedy = greedy
+
+    @property
+    def networks(self) -> Mapping[str, snt.Module]:
+        """See base class."""
+        return {"policy": self._network}
+
+    def initial_state(self, batch_size: Any) -> types.NestedTensor:
+        """See base class."""
+        return ()
+
+    def __call__(
+        self, observation: types.NestedTensor, state: types.NestedTensor, seed: tf.Tensor
+    ) -> PolicyOutput:
+        """See base class."""
+        distribution = self._network(observation)
+        sample = distribution.mean() if self._greedy else distribution.sample(seed=seed)
+        extras = {"log_prob": distribution.log_prob(sample)}
+        return PolicyOutput(self._clip(sample), state, extras, recorded=sample)
 
 
 class ExportedPolicy(tf.Module):
@@ -86,16 +144,15 @@ class ExportedPolicy(tf.Module):
     Plain TensorFlow loads it; the package is not needed to act.
     """
 
-    def __init__(self, policy: Policy, observation_spec: types.NestedSpec, network: snt.Module):
+    def __init__(self, policy: Policy, observation_spec: types.NestedSpec):
         """Makes the two functions, traced when they are saved.
 
         Args:
-          policy: what `act` does.
+          policy: what `act` does; its networks are saved, and no others.
           observation_spec: nest of array specs, without batch axis.
-          network: holds the policy's variables.
         """
         super().__init__()
-        self._network = network
+        self._networks = dict(policy.networks)
         state = tree.map_structure(
             lambda x: tf.TensorSpec([None, *x.shape[1:]], x.dtype), policy.initial_state(1)
         )

@@ -9,6 +9,7 @@ from tfagents_x.agents import builder
 
 _BUILDERS = {
     "impala": "tfagents_x.agents.impala.builder:IMPALABuilder",
+    "svg0": "tfagents_x.agents.svg0.builder:SVG0Builder",
 }
 
 

@@ -163,10 +163,10 @@ class Training:
     ) -> None:
         builder = self._builder
         tables.check_feasible(builder.table, builder.batch_size)
-        self._network = builder.make_network()
+        self._networks = builder.make_networks()
         self._replay = factory.make_replay(
             builder.make_tables(),
-            builder.signature(self._network),
+            builder.signature(self._networks),
             backend=replay,
             seed=seed,
             restore_from=None if checkpoint is None else str(checkpoint / "replay"),
@@ -178,13 +178,14 @@ class Training:
         self._learner_logger = self._make_logger("learner", self._directory.learner, 1.0)
         self._episode_logger = self._make_logger("episodes", self._directory.episodes, 0.0)
         self.learner = builder.make_learner(
-            self._network,
+            self._networks,
             self._replay.iterator(builder.table.name, builder.batch_size, timeout=0),
             replay=self._replay,
             counter=counting.Counter(self._counter, prefix="learner", time_delta=0.0),
             logger=_AtStep(self._learner_logger, lambda: self._steps),
+            seed=seed,
         )
-        actor = builder.make_actor(builder.make_policy(self._network), self._adder, seed)
+        actor = builder.make_actor(builder.make_policy(self._networks), self._adder, seed)
         self._loop = loop.EnvironmentLoop(
             environment,
             actor,
@@ -266,8 +267,8 @@ class Training:
 
     def export(self) -> None:
         """Writes the evaluation policy as a SavedModel into the run directory."""
-        policy = self._builder.make_policy(self._network, evaluation=True)
-        exported = policies.ExportedPolicy(policy, self._builder.spec.observations, self._network)
+        policy = self._builder.make_policy(self._networks, evaluation=True)
+        exported = policies.ExportedPolicy(policy, self._builder.spec.observations)
         exported.export(self._directory.policy)
 
     def close(self) -> None:
@@ -301,9 +302,9 @@ class Training:
             self._save()
 
     def _check_starving(self) -> None:
-        waited = self._steps - self._steps_at_update
-        table, size = self._builder.table, self._builder.batch_size
-        if waited > _PATIENCE * self._builder.steps_per_batch + table.min_size:
+        builder, waited = self._builder, self._steps - self._steps_at_update
+        table, size = builder.table, builder.batch_size
+        if waited > _PATIENCE * builder.steps_per_batch + builder.steps_to_first_batch:
             raise errors.ReplayStarved(
                 f"No batch after {waited} steps: table {table.name!r} holds "
                 f"{self._replay.size(table.name)} items, a batch takes {size}, and nothing that "

@@ -68,11 +68,15 @@ def _root(
 @app.command()
 def train(
     agent: Annotated[
-        Optional[str], typer.Option(metavar="NAME", help="Which agent, like impala.")
+        Optional[str], typer.Option(metavar="NAME", help="Which agent: impala or svg0.")
     ] = None,
     env: Annotated[
         Optional[str],
-        typer.Option(metavar="NAME", help="Which environment, like CartPole-v1 of gymnasium."),
+        typer.Option(
+            metavar="NAME",
+            help="Which environment, like CartPole-v1 of gymnasium, or "
+            "dm_control:cartpole-swingup.",
+        ),
     ] = None,
     steps: Annotated[
         Optional[int],
@@ -178,7 +182,7 @@ def evaluate(
 
 @app.command()
 def config(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Which agent, like impala.")],
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Which agent: impala or svg0.")],
     debug: Debug = False,
 ) -> None:
     """List the settings of an agent, for train --set KEY=VALUE."""

@@ -22,7 +22,6 @@ from tfagents_x.cli import display, overrides, plots, signals, texts
 from tfagents_x.replay import factory
 from tfagents_x.utils import savers
 
-DEFAULT_STEPS = 150_000
 DEFAULT_CHECKPOINT_SECONDS = 30.0
 
 
@@ -87,7 +86,8 @@ def _train(plan: _Plan, options: TrainOptions, stopper: signals.Stopper) -> int:
     complete = stopper.received is None or summary.steps >= plan.steps
     if not summary.updates:
         builder = plan.builder
-        print(texts.no_update(summary, builder.batch_size, builder.steps_per_batch), flush=True)
+        needed = builder.steps_to_first_batch
+        print(texts.no_update(summary, builder.batch_size, needed), flush=True)
     last_line = texts.done if complete else texts.interrupted
     print(last_line(summary, plan.directory.path), flush=True)
     return 0 if complete else stopper.exit_code
@@ -148,7 +148,7 @@ def _new_plan(options: TrainOptions, held: contextlib.ExitStack) -> _Plan:
         replay=_backend(options.replay),
         config=dataclasses.asdict(config),
     )
-    steps = options.steps or int(getattr(builder_class, "default_steps", DEFAULT_STEPS))
+    steps = options.steps or builder_class.default_steps
     environment = environments.make_environment(spec.environment)
     builder = builder_class(config, specs.make_environment_spec(environment))
     if options.run:
@@ -201,7 +201,9 @@ def _resumed_plan(options: TrainOptions, held: contextlib.ExitStack) -> Optional
     directory.read()  # Where there is no run, no lock is to be left.
     held.enter_context(directory.locked(_warn))
     spec = directory.open(_with_given(directory.read(), options))
-    steps = options.steps or directory.read_steps() or DEFAULT_STEPS
+    steps = options.steps or directory.read_steps()
+    if steps is None:
+        steps = registry.get_builder(spec.agent).default_steps
     done = _steps_done(directory, steps)
     if done >= steps and directory.policy.exists():
         print(texts.nothing_left(done, steps, directory.path), flush=True)

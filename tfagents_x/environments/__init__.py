@@ -1,9 +1,10 @@
 """Environments: the loop that runs an actor in one, and what makes others speak dm_env.
 
-Importing this package does not import gymnasium.
+Importing this package imports neither gymnasium nor dm_control.
 """
 
 from tfagents_x.environments.checks import check_finite, check_observation
+from tfagents_x.environments.dm_control_suite import DMControlWrapper, make_dm_control
 from tfagents_x.environments.gymnasium_wrapper import GymnasiumWrapper, make_gymnasium
 from tfagents_x.environments.loop import EnvironmentLoop, EnvironmentObserver
 from tfagents_x.environments.registry import make_environment, register_scheme
@@ -11,6 +12,7 @@ from tfagents_x.environments.seeding import derive_episode_seed, seed_next_episo
 from tfagents_x.environments.spaces import action_space_to_spec, observation_space_to_spec
 
 __all__ = [
+    "DMControlWrapper",
     "EnvironmentLoop",
     "EnvironmentObserver",
     "GymnasiumWrapper",
@@ -18,6 +20,7 @@ __all__ = [
     "check_finite",
     "check_observation",
     "derive_episode_seed",
+    "make_dm_control",
     "make_environment",
     "make_gymnasium",
     "observation_space_to_spec",

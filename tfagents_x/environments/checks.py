@@ -10,7 +10,7 @@ import dm_env
 import numpy as np
 import tree
 
-from tfagents_x import types
+from tfagents_x import specs, types
 
 
 def check_finite(timestep: dm_env.TimeStep, episode: int, step: int) -> None:
@@ -49,6 +49,30 @@ def check_observation(observation: types.NestedArray, spec: types.NestedSpec, ep
         )
     for (path, leaf), leaf_spec in zip(tree.flatten_with_path(observation), tree.flatten(spec)):
         _check_leaf(leaf_name("observation", path), np.asarray(leaf), leaf_spec, episode)
+
+
+def check_action(action: np.ndarray, spec: specs.BoundedArray, bounded: bool) -> None:
+    """Checks one action, or one leaf of it, before the environment gets it.
+
+    Args:
+      action: the array.
+      spec: what it should be; its name is the message's.
+      bounded: whether it must also lie within the spec's bounds.
+
+    Raises:
+      ValueError: it has another shape or kind of dtype, isn't finite, or is out of bounds.
+    """
+    wanted = "fiub" if spec.dtype.kind == "f" else "iub"
+    name = spec.name or "action"
+    if action.shape != tuple(spec.shape) or action.dtype.kind not in wanted:
+        raise ValueError(
+            f"{name} must have shape {tuple(spec.shape)} and dtype {spec.dtype}, got shape "
+            f"{action.shape} and dtype {action.dtype}. Actions carry no batch dimension here."
+        )
+    if bounded and ((action < spec.minimum) | (action > spec.maximum)).any():
+        raise ValueError(f"{name} must be between {spec.minimum} and {spec.maximum}, got {action}.")
+    if action.dtype.kind == "f" and not np.isfinite(action).all():
+        raise ValueError(f"{name} is not finite: {action}. The policy gave NaN or infinity.")
 
 
 def leaf_name(root: str, path: Sequence[Any]) -> str:

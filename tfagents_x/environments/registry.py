@@ -7,6 +7,7 @@ from typing import Any, Callable
 
 import dm_env
 
+from tfagents_x.environments.dm_control_suite import make_dm_control
 from tfagents_x.environments.gymnasium_wrapper import make_gymnasium
 from tfagents_x.environments.seeding import seed_next_episode
 
@@ -14,7 +15,10 @@ EnvironmentFactory = Callable[..., dm_env.Environment]
 
 DEFAULT_SCHEME = "gymnasium"
 
-_SCHEMES: dict[str, EnvironmentFactory] = {DEFAULT_SCHEME: make_gymnasium}
+_SCHEMES: dict[str, EnvironmentFactory] = {
+    DEFAULT_SCHEME: make_gymnasium,
+    "dm_control": make_dm_control,
+}
 
 
 def make_environment(name: str, seed: int | None = None, **options: Any) -> dm_env.Environment:

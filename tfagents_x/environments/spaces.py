@@ -14,7 +14,7 @@ from typing import Any, Callable
 import numpy as np
 
 from tfagents_x import specs, types
-from tfagents_x.environments.checks import leaf_name
+from tfagents_x.environments.checks import check_action, leaf_name
 
 Converter = Callable[[Any], types.NestedArray]
 
@@ -59,6 +59,18 @@ def action_space_to_spec(space: Any) -> types.NestedSpec:
     inside the spec is inside the space.
     """
     return _map_space(lambda leaf, name: _leaf_spec(leaf, name, True), space, "action", ())
+
+
+def float32_bounds(
+    minimum: np.ndarray, maximum: np.ndarray, inward: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Float64 bounds as float32, rounded to the nearest, or into the range if `inward`."""
+    with np.errstate(over="ignore"):  # Bounds of +-1.8e308 mean infinity.
+        low, high = minimum.astype(np.float32), maximum.astype(np.float32)
+    if inward:
+        low = np.where(low < minimum, np.nextafter(low, np.float32(np.inf)), low)
+        high = np.where(high > maximum, np.nextafter(high, np.float32(-np.inf)), high)
+    return low, high
 
 
 def observation_converter(space: Any) -> Converter:
@@ -112,11 +124,7 @@ def _leaf_spec(space: Any, name: str, inward: bool) -> specs.BoundedArray:
 def _box_spec(space: Any, name: str, inward: bool) -> specs.BoundedArray:
     if space.dtype.kind != "f" or space.dtype.itemsize <= 4:
         return specs.BoundedArray(space.shape, space.dtype, space.low, space.high, name)
-    with np.errstate(over="ignore"):  # Bounds of +-1.8e308 mean infinity.
-        low, high = space.low.astype(np.float32), space.high.astype(np.float32)
-    if inward:
-        low = np.where(low < space.low, np.nextafter(low, np.float32(np.inf)), low)
-        high = np.where(high > space.high, np.nextafter(high, np.float32(-np.inf)), high)
+    low, high = float32_bounds(space.low, space.high, inward)
     return specs.BoundedArray(space.shape, np.float32, low, high, name)
 
 
@@ -188,25 +196,10 @@ def _action_leaf(space: Any, name: str) -> Converter:
 
     def convert(action: Any) -> Any:
         array = np.asarray(action)
-        _check_action(array, spec, bounded)
+        check_action(array, spec, bounded)
         if start is not None:
             array = array + start
         array = array.astype(space.dtype)
         return array[()] if bounded else array  # Discrete wants a scalar, a Box an array.
 
     return convert
-
-
-def _check_action(array: np.ndarray, spec: specs.BoundedArray, bounded: bool) -> None:
-    wanted = "fiub" if spec.dtype.kind == "f" else "iub"
-    if array.shape != tuple(spec.shape) or array.dtype.kind not in wanted:
-        raise ValueError(
-            f"{spec.name} must have shape {tuple(spec.shape)} and dtype {spec.dtype}, got shape "
-            f"{array.shape} and dtype {array.dtype}. Actions carry no batch dimension here."
-        )
-    if bounded and ((array < spec.minimum) | (array > spec.maximum)).any():
-        raise ValueError(
-            f"{spec.name} must be between {spec.minimum} and {spec.maximum}, got {array}."
-        )
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(f"{spec.name} is not finite: {array}. The policy gave NaN or infinity.")

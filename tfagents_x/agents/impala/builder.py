@@ -11,8 +11,8 @@ import tree
 
 from tfagents_x import specs, types
 from tfagents_x.agents import builder, policies
-from tfagents_x.agents.impala import networks
 from tfagents_x.agents.impala.config import IMPALAConfig
+from tfagents_x.agents.impala.networks import make_network
 from tfagents_x.learners import impala, optimizers
 from tfagents_x.replay import adders, rows, tables
 from tfagents_x.replay import base as replay_base
@@ -35,22 +35,23 @@ class IMPALABuilder(builder.Builder):
         """See base class."""
         return self.config.batch_size * self.config.sequence_period + self.config.sequence_length
 
-    def make_network(self) -> snt.RNNCore:
+    def make_networks(self) -> dict[str, snt.Module]:
         """See base class."""
-        network = networks.make_network(self.spec, self.config)
+        network = make_network(self.spec, self.config)
         nest.create_variables(network, [self.spec.observations])
-        return network
+        return {"network": network}
 
     def make_policy(
-        self, network: snt.Module, evaluation: bool = False
+        self, networks: builder.Networks, evaluation: bool = False
     ) -> policies.RecurrentCategoricalPolicy:
         """See base class."""
-        return policies.RecurrentCategoricalPolicy(network, greedy=evaluation)
+        return policies.RecurrentCategoricalPolicy(networks["network"], greedy=evaluation)
 
-    def signature(self, network: snt.Module) -> rows.Signature:
+    def signature(self, networks: builder.Networks) -> rows.Signature:
         """See base class."""
         state = tree.map_structure(
-            lambda x: specs.Array(x.shape[1:], x.dtype.as_numpy_dtype), network.initial_state(1)
+            lambda x: specs.Array(x.shape[1:], x.dtype.as_numpy_dtype),
+            networks["network"].initial_state(1),
         )
         logits = specs.Array((self.spec.actions.num_values,), np.float32)
         return rows.sequence_signature(
@@ -70,17 +71,18 @@ class IMPALABuilder(builder.Builder):
 
     def make_learner(
         self,
-        network: snt.Module,
+        networks: builder.Networks,
         dataset: Iterator[types.ReplaySample],
         replay: Optional[replay_base.Replay] = None,
         counter: Optional[counting.Counter] = None,
         logger: Optional[loggers.Logger] = None,
+        seed: int = 0,
     ) -> impala.IMPALALearner:
         """See base class."""
         config = self.config
         return impala.IMPALALearner(
             self.spec,
-            network,
+            networks["network"],
             dataset,
             config.learning_rate,
             discount=config.discount,
