@@ -7,6 +7,7 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
+import pytest
 import tensorflow as tf
 
 # Replicas need devices of their own, and those can only be made before TensorFlow
@@ -15,3 +16,9 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0],
     [tf.config.LogicalDeviceConfiguration(), tf.config.LogicalDeviceConfiguration()],
 )
+
+
+@pytest.fixture
+def seeded() -> None:
+    """The same initial weights in every run: what rounding does to them is then the same, too."""
+    tf.random.set_seed(0)

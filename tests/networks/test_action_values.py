@@ -11,6 +11,8 @@ import tree
 from tfagents_x import networks
 from tfagents_x.networks import action_values
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 N, M, D, A = 4, 3, 5, 2
 
 

@@ -10,6 +10,8 @@ import tree
 
 from tfagents_x.networks import cores, recurrence
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 T, B, D, A = 5, 3, 4, 2
 
 
