@@ -12,6 +12,8 @@ from typing import Any, Optional
 import sonnet as snt
 import tensorflow as tf
 
+from tfagents_x.networks import blocks
+
 
 def is_plain(core: snt.Module) -> bool:
     """Whether `core` begins and steps as a `snt.LSTM` without projection of the hidden state."""
@@ -48,7 +50,10 @@ def unroll(
 
     @tf.custom_gradient
     def recurrence(gates_x: tf.Tensor, w_h: tf.Tensor, h_0: tf.Tensor, c_0: tf.Tensor) -> Any:
-        hidden, cell, gates = _forward(gates_x, w_h, h_0, c_0, keep)
+        # Without this, TensorFlow would derive gradients of the loop, and (for a persistent tape)
+        # of these, only to throw them away: two thirds of the time of tracing.
+        inputs = map(tf.stop_gradient, (gates_x, w_h, h_0, c_0))
+        hidden, cell, gates = _forward(*inputs, keep)
 
         def gradient(d_hidden: tf.Tensor, d_cell: tf.Tensor) -> Any:
             h_before, c_before = _before(h_0, hidden, keep), _before(c_0, cell, keep)
@@ -80,18 +85,25 @@ def step_from_shared_state(
     core._initialize(inputs)
     share = lambda x: tf.tile(x, [multiple, 1])
     from_state = tf.matmul(state.hidden, core.hidden_to_hidden) + core.b
-    hidden, cell, _ = _cell(
+    hidden, cell = _cell(
         tf.matmul(inputs, core.input_to_hidden) + share(from_state), share(state.cell)
     )
     return hidden, snt.LSTMState(hidden=hidden, cell=cell)
 
 
-def _cell(gates: tf.Tensor, cell: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Pre-activations [B, 4H] and the cell before -> hidden and cell [B, H], gates [B, 4H]."""
-    i, f, g, o = tf.split(gates, 4, axis=1)
-    i, f, g, o = tf.sigmoid(i), tf.sigmoid(f), tf.tanh(g), tf.sigmoid(o)
+def _activations(gates: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Pre-activations [..., 4H] -> input, forget, update and output gate [..., H]."""
+    width = gates.shape[-1] // 4
+    i_f, g, o = tf.split(gates, [2 * width, width, width], axis=-1)
+    i, f = tf.split(tf.sigmoid(i_f), 2, axis=-1)
+    return i, f, tf.tanh(g), tf.sigmoid(o)
+
+
+def _cell(gates: tf.Tensor, cell: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Pre-activations [B, 4H] and the cell before -> hidden and cell [B, H]."""
+    i, f, g, o = _activations(gates)
     cell = f * cell + i * g
-    return o * tf.tanh(cell), cell, tf.concat([i, f, g, o], 1)
+    return o * tf.tanh(cell), cell
 
 
 def _before(first: tf.Tensor, rest: tf.Tensor, keep: Optional[tf.Tensor]) -> tf.Tensor:
@@ -109,30 +121,21 @@ def _flat(x: tf.Tensor) -> tf.Tensor:
     return tf.reshape(x, [-1, x.shape[-1]])
 
 
-def _array(steps: int, state: tf.Tensor, width: int) -> tf.TensorArray:
-    return tf.TensorArray(state.dtype, size=steps, element_shape=[state.shape[0], width])
-
-
 def _forward(
     gates_x: tf.Tensor, w_h: tf.Tensor, h_0: tf.Tensor, c_0: tf.Tensor, keep: Optional[tf.Tensor]
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """h_t, c_t [T, B, H] and gates [T, B, 4H], Sonnet's order: input, forget, update, output."""
-    steps, width = gates_x.shape[0], w_h.shape[0]
+    """h_t, c_t [T, B, H] and pre-activations [T, B, 4H]: input, forget, update, output."""
 
-    def body(t: tf.Tensor, h: tf.Tensor, c: tf.Tensor, hiddens: Any, cells: Any, gates: Any) -> Any:
-        if keep is not None:
-            h, c = _kept(h, keep[t]), _kept(c, keep[t])
-        h, c, gate = _cell(gates_x[t] + tf.matmul(h, w_h), c)
-        return t + 1, h, c, hiddens.write(t, h), cells.write(t, c), gates.write(t, gate)
+    def step(state: tuple, x: tf.Tensor, keep: Optional[tf.Tensor] = None) -> tuple[tuple, tuple]:
+        h, c = (_kept(s, keep) for s in state)
+        gates = x + tf.matmul(h, w_h)
+        h, c = _cell(gates, c)
+        return (h, c), (h, c, gates)
 
-    arrays = [_array(steps, h_0, w) for w in (width, width, 4 * width)]
-    *_, hiddens, cells, gates = tf.while_loop(
-        lambda t, *_: t < steps,
-        body,
-        (tf.constant(0), h_0, c_0, *arrays),
-        maximum_iterations=steps,
-    )
-    return hiddens.stack(), cells.stack(), gates.stack()
+    inputs = [gates_x] if keep is None else [gates_x, keep]
+    width = w_h.shape[0]
+    _, outputs = blocks.scan(step, (h_0, c_0), inputs, [width, width, 4 * width])
+    return outputs
 
 
 def _backward(
@@ -145,30 +148,33 @@ def _backward(
     keep: Optional[tf.Tensor],
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Gradients of the gates' pre-activations [T, B, 4H] and of the initial state."""
-    steps = gates.shape[0]
-    i, f, g, o = tf.split(gates, 4, axis=2)
+    i, f, g, o = _activations(gates)
     tanh_c = tf.tanh(cell)
     # All that does not depend on the recurrence: how each pre-activation moves c and h.
     to_cell = o * (1 - tanh_c * tanh_c)
-    by_cell = tf.concat([g * i * (1 - i), cell_before * f * (1 - f), i * (1 - g * g)], 2)
-    by_hidden = tanh_c * o * (1 - o)
-    through_cell = _kept(f, keep)
+    by_gate = [g * i * (1 - i), cell_before * f * (1 - f), i * (1 - g * g), tanh_c * o * (1 - o)]
+    known = [d_hidden, d_cell, to_cell, _kept(f, keep), tf.concat(by_gate, 2)]
+    width = cell.shape[2]
     # Transposed once: for small batches a product with `transpose_b` is several times slower.
     w_h_transposed = tf.transpose(w_h)
 
-    def body(t: tf.Tensor, d_h: tf.Tensor, d_c: tf.Tensor, d_gates: Any) -> Any:
-        d_h = d_h + d_hidden[t]
-        d_c = d_c + d_cell[t] + d_h * to_cell[t]
-        d_gate = tf.concat([tf.tile(d_c, [1, 3]) * by_cell[t], d_h * by_hidden[t]], 1)
-        d_h = tf.matmul(d_gate, w_h_transposed)
-        d_h = d_h if keep is None else _kept(d_h, keep[t])
-        return t - 1, d_h, d_c * through_cell[t], d_gates.write(t, d_gate)
+    def step(
+        state: tuple,
+        d_hidden: tf.Tensor,
+        d_cell: tf.Tensor,
+        to_cell: tf.Tensor,
+        through_cell: tf.Tensor,
+        by_gate: tf.Tensor,
+        keep: Optional[tf.Tensor] = None,
+    ) -> tuple[tuple, tuple]:
+        d_h, d_c = state
+        d_h = d_h + d_hidden
+        d_c = d_c + d_cell + d_h * to_cell
+        d_gates = tf.concat([d_c, d_c, d_c, d_h], 1) * by_gate
+        d_h = _kept(tf.matmul(d_gates, w_h_transposed), keep)
+        return (d_h, d_c * through_cell), (d_gates,)
 
     zeros = tf.zeros_like(cell[0])
-    _, d_h0, d_c0, d_gates = tf.while_loop(
-        lambda t, *_: t >= 0,
-        body,
-        (tf.constant(steps - 1), zeros, zeros, _array(steps, zeros, gates.shape[2])),
-        maximum_iterations=steps,
-    )
-    return d_gates.stack(), d_h0, d_c0
+    inputs = known if keep is None else [*known, keep]
+    (d_h0, d_c0), (d_gates,) = blocks.scan(step, (zeros, zeros), inputs, [4 * width], True)
+    return d_gates, d_h0, d_c0

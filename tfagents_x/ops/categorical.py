@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfagents_x.ops import checks
+from tfagents_x.ops import checks, placement
 
 
 def categorical(q_tm1: Any, r_t: tf.Tensor, d_t: tf.Tensor, q_t: Any) -> tf.Tensor:
@@ -152,6 +152,8 @@ def _project(zp: tf.Tensor, p: tf.Tensor, zq: tf.Tensor) -> tf.Tensor:
     if zp.dtype.size < 4:  # differences of sums need more digits than half precision has
         wide = (tf.cast(x, tf.float32) for x in (zp, p, zq))
         return tf.cast(_project(*wide), zp.dtype)
+    if zq.shape.rank == 1 and placement.on_cpu_kernels():
+        return _project_by_scattering(zp, p, zq)
     # An infinite source atom and the infinite foot below would give NaN.
     inside = tf.minimum(tf.maximum(zp, zq[..., :1]), zq[..., -1:])
     ends = tf.ones_like(zq[..., :1])
@@ -163,6 +165,32 @@ def _project(zp: tf.Tensor, p: tf.Tensor, zq: tf.Tensor) -> tf.Tensor:
     ramps = tf.clip_by_value((inside[..., tf.newaxis, :] - feet) / gaps, 0.0, 1.0)
     sums = tf.reduce_sum(ramps * p[..., tf.newaxis, :], axis=-1)
     return sums - tf.concat([sums[..., 1:], tf.zeros_like(sums[..., :1])], axis=-1)
+
+
+def _project_by_scattering(zp: tf.Tensor, p: tf.Tensor, zq: tf.Tensor) -> tf.Tensor:
+    """`_project` onto one support [N]: each weight is parted between its two neighbours.
+
+    On a CPU it is many times faster than comparing all pairs of atoms, which accelerators do at
+    once and without the atomic additions that scattering takes there.
+    """
+    row = tf.shape(zp)[:-1]
+    num_atoms = tf.size(zq)
+    flat = tf.reshape(tf.minimum(tf.maximum(zp, zq[0]), zq[-1]), [-1])
+    below = tf.searchsorted(zq, flat, side="right") - 1
+    below = tf.minimum(tf.maximum(below, 0), num_atoms - 2)
+    foot = tf.gather(zq, below)
+    share = (flat - foot) / (tf.gather(zq, below + 1) - foot)
+    upper = share * tf.reshape(p, [-1])
+    lower = (1.0 - share) * tf.reshape(p, [-1])
+    rows = tf.reduce_prod(row)
+    first = tf.repeat(tf.range(rows) * num_atoms, tf.shape(zp)[-1])
+    into = tf.concat([first + below, first + below + 1], 0)
+    sums = tf.math.unsorted_segment_sum(tf.concat([lower, upper], 0), into, rows * num_atoms)
+    result = tf.reshape(sums, tf.concat([row, [num_atoms]], 0))
+    # NaN has no neighbours; it makes its row NaN all the same.
+    result += 0.0 * tf.reduce_sum(tf.reshape(flat, tf.shape(zp)), axis=-1, keepdims=True)
+    result.set_shape([*zp.shape[:-1], zq.shape[0]])
+    return result
 
 
 class _Values(NamedTuple):
