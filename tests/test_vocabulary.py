@@ -25,6 +25,7 @@ RANKS = {
     "networks": 3,
     "environments": 4,
     "replay": 4,
+    "datasets": 4,
     "learners": 4,
     "agents": 5,
     "cli": 6,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfagents_x import environments, specs
-from tfagents_x.agents import run_directory, training
+from tfagents_x.agents import online_training, run_directory
 from tfagents_x.agents.impala import IMPALABuilder, IMPALAConfig
 
 TINY = dict(
@@ -31,7 +31,7 @@ def make_training(
 ):
     environment = environment or make_environment()
     path.mkdir(exist_ok=True)
-    return training.Training(
+    return online_training.OnlineTraining(
         make_builder(environment, **changes),
         environment,
         run_directory.RunDirectory(path),

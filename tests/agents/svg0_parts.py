@@ -6,7 +6,7 @@ import dm_env
 import numpy as np
 
 from tfagents_x import specs
-from tfagents_x.agents import run_directory, training
+from tfagents_x.agents import online_training, run_directory
 from tfagents_x.agents.svg0 import SVG0Builder, SVG0Config
 
 TINY = dict(
@@ -66,7 +66,7 @@ def make_builder(environment=None, **changes):
 def make_training(path, environment=None, resume=False, seed=0, **changes):
     environment = environment or Sled()
     path.mkdir(exist_ok=True)
-    return training.Training(
+    return online_training.OnlineTraining(
         make_builder(environment, **changes),
         environment,
         run_directory.RunDirectory(path),

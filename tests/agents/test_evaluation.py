@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli import faulty
 from tfagents_x import environments, specs
-from tfagents_x.agents import evaluation, run_directory, training
+from tfagents_x.agents import evaluation, online_training, playing, run_directory
 from tfagents_x.agents.impala import IMPALABuilder, IMPALAConfig
 
 CONFIG = IMPALAConfig(
@@ -27,7 +27,7 @@ def trained(tmp_path_factory):
         run_directory.RunSpec("impala", "faulty:", 0, "in_process", dataclasses.asdict(CONFIG))
     )
     builder = IMPALABuilder(CONFIG, specs.make_environment_spec(environment))
-    run = training.Training(builder, environment, directory, replay="in_process")
+    run = online_training.OnlineTraining(builder, environment, directory, replay="in_process")
     run.run(60)
     run.close()
     return directory.path, run.learner.get_variables(["network"])[0]
@@ -46,10 +46,10 @@ def test_the_networks_are_those_of_the_newest_checkpoint(trained):
     path, variables = trained
     spec = run_directory.RunDirectory(path).read()
     environment_spec = specs.make_environment_spec(faulty.FaultyEnvironment())
-    networks = evaluation.make_builder(spec, environment_spec).make_networks()
+    networks = playing.make_builder(spec, environment_spec).make_networks()
     network = networks["network"]
     assert not all(np.array_equal(a, b) for a, b in zip(network.variables, variables))
-    evaluation.restore_networks(networks, _newest(path))
+    playing.restore_networks(networks, _newest(path))
     for restored, wanted in zip(network.variables, variables):
         np.testing.assert_array_equal(restored.numpy(), wanted)
 
@@ -121,18 +121,18 @@ def test_a_checkpoint_of_another_network(trained):
     spec = run_directory.RunDirectory(trained[0]).read()
     other = dataclasses.replace(spec, config={**spec.config, "lstm_size": 8})
     environment_spec = specs.make_environment_spec(environments.make_environment("faulty:"))
-    networks = evaluation.make_builder(other, environment_spec).make_networks()
+    networks = playing.make_builder(other, environment_spec).make_networks()
     match = "The network of this run can't be restored from .* config or the environment"
     with pytest.raises(ValueError, match=match):
-        evaluation.restore_networks(networks, _newest(trained[0]))
+        playing.restore_networks(networks, _newest(trained[0]))
 
 
 def test_a_network_that_the_checkpoint_lacks(trained):
     spec = run_directory.RunDirectory(trained[0]).read()
     environment_spec = specs.make_environment_spec(environments.make_environment("faulty:"))
-    network = evaluation.make_builder(spec, environment_spec).make_networks()["network"]
+    network = playing.make_builder(spec, environment_spec).make_networks()["network"]
     with pytest.raises(ValueError, match="The critic of this run can't be restored from"):
-        evaluation.restore_networks({"critic": network}, _newest(trained[0]))
+        playing.restore_networks({"critic": network}, _newest(trained[0]))
 
 
 def test_a_config_that_is_wrong_is_named_with_its_file(run_copy):

@@ -14,7 +14,7 @@ import tree
 
 from tests.agents import svg0_parts
 from tfagents_x import environments, specs
-from tfagents_x.agents import evaluation, registry, run_directory
+from tfagents_x.agents import evaluation, playing, registry, run_directory
 from tfagents_x.agents.svg0 import SVG0Builder, SVG0Config
 from tfagents_x.environments import loop
 from tfagents_x.replay import factory
@@ -32,7 +32,7 @@ def observations(batch=5, seed=0):
 
 def test_registry():
     assert registry.get_builder("svg0") is SVG0Builder
-    assert registry.names() == ["impala", "svg0"]
+    assert registry.names() == ["crr", "impala", "svg0"]
 
 
 @pytest.mark.parametrize(
@@ -312,11 +312,11 @@ def test_evaluation_reads_only_the_policy(tmp_path, monkeypatch):
     run.run(60)
     run.close()
     environment = svg0_parts.Sled()
-    monkeypatch.setattr(evaluation.environments, "make_environment", lambda name: environment)
+    monkeypatch.setattr(playing.environments, "make_environment", lambda name: environment)
     restored = []
-    restore = evaluation.restore_networks
+    restore = playing.restore_networks
     monkeypatch.setattr(
-        evaluation,
+        playing,
         "restore_networks",
         lambda networks, checkpoint: (restored.append(networks), restore(networks, checkpoint)),
     )

@@ -13,7 +13,7 @@ import tree
 
 from tests.agents import impala_parts
 from tfagents_x import specs
-from tfagents_x.agents import training
+from tfagents_x.agents import online_training, training
 from tfagents_x.environments import gymnasium_wrapper
 
 
@@ -109,7 +109,7 @@ def test_a_broken_off_episode_is_run_again(tmp_path):
 
 def test_an_episode_that_never_ends(tmp_path, monkeypatch):
     """The run stops all the same, and its checkpoints don't wait."""
-    monkeypatch.setattr(training, "_LONG_EPISODE_SECONDS", 0.0)
+    monkeypatch.setattr(online_training, "_LONG_EPISODE_SECONDS", 0.0)
     observer, summary, _ = run(
         tmp_path / "run", steps=100, environment=Environment(10**9), checkpoint_seconds=0.1
     )

@@ -212,7 +212,7 @@ def test_a_run_without_an_update_says_so(command, monkeypatch, live):
     if live:
         terminal = console.Console(force_terminal=True, _environ={})
         monkeypatch.setattr(
-            display, "make_display", lambda *a: display.LiveDisplay(*a, console=terminal)
+            display, "make_display", lambda *a: display.LiveDisplay(*a[:2], terminal, a[2])
         )
     outcome = _train(command, "faulty:", "--set", "batch_size=50", steps=3)
     assert outcome.code == 0

@@ -17,6 +17,7 @@ from tfagents_x.cli import display, progress
 
 class FakeTraining:
     steps = 0
+    window = 20
     mean_return = math.nan
 
 

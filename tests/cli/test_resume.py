@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from tests.cli.faulty import SETTINGS
-from tfagents_x.agents import run_directory, training
+from tfagents_x.agents import online_training, run_directory, training
 from tfagents_x.cli import app
 from tfagents_x.replay import factory
 
@@ -188,7 +188,7 @@ def test_a_run_that_another_process_is_training_is_refused(command, run):
 
 
 def test_while_a_run_trains_its_directory_is_locked(command, tmp_path, monkeypatch):
-    train, refused = training.Training.run, []
+    train, refused = online_training.OnlineTraining.run, []
 
     def run(self, num_steps):
         with (
@@ -199,7 +199,7 @@ def test_while_a_run_trains_its_directory_is_locked(command, tmp_path, monkeypat
         refused.append(caught.value)
         return train(self, num_steps)
 
-    monkeypatch.setattr(training.Training, "run", run)
+    monkeypatch.setattr(online_training.OnlineTraining, "run", run)
     _begin(command, "run", 20)
     assert _resume(command, "run", "--steps", 60).code == 0
     assert len(refused) == 2
@@ -245,7 +245,7 @@ def test_a_config_that_somebody_changed(command, run, arguments, changes, proble
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_stops(command, tmp_path, monkeypatch, original, number, code):
-    run_episode = training.Training._run_episode
+    run_episode = online_training.OnlineTraining._run_episode
 
     def interrupted(self):
         run_episode(self)
@@ -253,7 +253,7 @@ def test_a_signal_saves_and_stops(command, tmp_path, monkeypatch, original, numb
             signal.raise_signal(number)
 
     with monkeypatch.context() as patched:
-        patched.setattr(training.Training, "_run_episode", interrupted)
+        patched.setattr(online_training.OnlineTraining, "_run_episode", interrupted)
         outcome = command(*_train_arguments("run", 400))
     assert outcome.code == code
     last = outcome.out.splitlines()[-1]

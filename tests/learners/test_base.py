@@ -322,3 +322,90 @@ def test_networks_without_variables_are_refused():
 
     with pytest.raises(ValueError, match="target has no variables"):
         Empty(toy.samples(1))
+
+
+def as_dataset(count, batch_size=8):
+    signature = tree.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), next(toy.samples(1)))
+    generate = lambda: toy.samples(count, batch_size)
+    return tf.data.Dataset.from_generator(generate, output_signature=signature)
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["graph", "xla"])
+@pytest.mark.parametrize("several", [1, 4])
+def test_the_end_of_a_dataset_changes_nothing(several, jit):
+    learner = toy.ToyLearner(as_dataset(2), num_sgd_steps_per_step=several, jit_compile=jit)
+    run(learner, 2)
+    state = learner.save()
+    for _ in range(3):
+        with pytest.raises(StopIteration):
+            learner.step()
+    assert learner.num_updates == 2 * several and learner.counter.get_counts()["steps"] == 2
+    for before, after in zip(tree.flatten(state), tree.flatten(learner.save())):
+        np.testing.assert_array_equal(before, after)
+
+
+def test_keys_of_a_dataset_stay_on_the_host_as_they_are():
+    learner = toy.ToyLearner(as_dataset(2))
+    run(learner, 2)
+    for (keys, _), sample in zip(learner.seen, toy.samples(2)):
+        assert keys.dtype == tf.uint64
+        np.testing.assert_array_equal(keys, sample.info)
+
+
+def test_errors_of_a_dataset_are_its_own():
+    def check(sample):
+        with tf.control_dependencies([tf.debugging.assert_less(sample.data[1], -9.0, "my check")]):
+            return tf.nest.map_structure(tf.identity, sample)
+
+    learner = toy.ToyLearner(as_dataset(1).map(check))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="my check"):
+        learner.step()
+    assert learner.num_updates == 0
+
+
+def test_an_update_that_fails_changes_nothing():
+    class Failing(toy.ToyLearner):
+        def _losses(self, data):
+            bad = tf.reduce_any(data[1] > 100.0)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                tf.cast(bad, tf.int32)[None] * 9, [[0.0, 0.0]]
+            )
+            result = super()._losses(data)
+            scaled = {name: loss * losses[0] for name, loss in result.losses.items()}
+            return result._replace(losses=scaled)
+
+    sample = next(toy.samples(1))
+    wrong = sample._replace(data=(sample.data[0], sample.data[1] + 1000.0))
+    learner = Failing(iter([sample, wrong]))
+    learner.step()
+    state = learner.save()
+    with pytest.raises(ValueError, match="Update 2 failed"):
+        learner.step()
+    for before, after in zip(tree.flatten(state), tree.flatten(learner.save())):
+        np.testing.assert_array_equal(before, after)
+    assert learner.num_updates == 1
+
+
+def test_minibatches_need_a_known_batch_size():
+    learner = toy.ToyLearner(iter([]), num_sgd_steps_per_step=2)
+    unknown = tuple(tf.TensorSpec([None, *x.shape[1:]]) for x in next(toy.samples(1)).data)
+    with pytest.raises(ValueError, match="drop_remainder=True"):
+        learner._update.get_concrete_function(unknown)
+
+
+def test_only_metrics_that_must_be_finite_stop_a_learner():
+    class Reporting(toy.ToyLearner):
+        _must_be_finite = ("online_loss",)
+
+        def _losses(self, data):
+            result = super()._losses(data)
+            return result._replace(metrics={**result.metrics, "rows": np.nan * data[1]})
+
+    learner = Reporting(toy.samples(1))
+    assert learner.step()["rows"].shape == (8,)
+    learner = Reporting(
+        iter([next(toy.samples(1))._replace(data=(np.ones([8, 3]), np.inf * np.ones(8)))])
+    )
+    with pytest.raises(base.NonFiniteError, match="online_loss = inf") as error:
+        learner.step()
+    assert error.value.metrics == ("online_loss",)

@@ -95,3 +95,15 @@ def test_all_reduce_keeps_missing_gradients(strategy):
 
     results = strategy.experimental_local_results(strategy.run(mean))
     assert [float(r) for r in results] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("values", [(-3.0, -2.0), (5.0, -7.0), (float("inf"), 1.0)])
+def test_all_reduce_max(strategy, values):
+    def largest():
+        context = tf.distribute.get_replica_context()
+        own = tf.gather(tf.constant(values), context.replica_id_in_sync_group)
+        return distribute.all_reduce_max(own)
+
+    results = strategy.experimental_local_results(strategy.run(tf.function(largest)))
+    assert [float(x) for x in results] == [max(values)] * 2
+    assert float(distribute.all_reduce_max(tf.constant(values[0]))) == values[0]

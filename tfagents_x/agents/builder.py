@@ -8,7 +8,7 @@ from typing import Any, Optional
 
 import sonnet as snt
 
-from tfagents_x import core, specs, types
+from tfagents_x import core, datasets, specs, types
 from tfagents_x.agents import actors, policies
 from tfagents_x.learners import base
 from tfagents_x.replay import adders, rows, tables
@@ -20,14 +20,21 @@ Networks = Mapping[str, snt.Module]
 
 
 class Builder(abc.ABC):
-    """Makes the parts of one agent from its config and an environment's specs."""
+    """Makes the parts of one agent from its config and an environment's specs.
+
+    Agents that collect their own data are `OnlineBuilder`s, those that learn from a dataset
+    `OfflineBuilder`s.
+    """
 
     #: Class of the config; a frozen dataclass.
     config_class: type
     config: Any
 
-    #: Environment steps of a training run that was not told how many.
+    #: How long a training run is that was not told: environment steps, offline updates.
     default_steps: int = 150_000
+
+    #: Names of the policies that an evaluation can act with, the usual one first.
+    policy_names: tuple[str, ...] = ("policy",)
 
     def __init__(self, config: Any, spec: specs.EnvironmentSpec):
         """Keeps both.
@@ -44,24 +51,9 @@ class Builder(abc.ABC):
         self.spec = spec
 
     @property
-    @abc.abstractmethod
-    def table(self) -> tables.Table:
-        """The replay table that the learner samples from."""
-
-    @property
     def batch_size(self) -> int:
         """Items in one batch of the learner."""
         return self.config.batch_size
-
-    @property
-    @abc.abstractmethod
-    def steps_per_batch(self) -> int:
-        """Environment steps from one batch to the next; to tell waiting from starving."""
-
-    @property
-    def steps_to_first_batch(self) -> int:
-        """Environment steps before the first batch; more where the replay fills up first."""
-        return self.steps_per_batch
 
     @abc.abstractmethod
     def make_networks(self) -> dict[str, snt.Module]:
@@ -75,8 +67,48 @@ class Builder(abc.ABC):
         """
 
     @abc.abstractmethod
-    def make_policy(self, networks: Networks, evaluation: bool = False) -> policies.Policy:
-        """The policy that collects data, or the one to be evaluated."""
+    def make_policy(
+        self, networks: Networks, evaluation: bool = False, name: str = "policy"
+    ) -> policies.Policy:
+        """A policy.
+
+        Args:
+          networks: as `make_networks` gives them.
+          evaluation: the one to be evaluated; else the one that collects data.
+          name: one of `policy_names`; see `check_policy`.
+        """
+
+    def check_policy(self, name: str) -> None:
+        """Raises a `ValueError` if `name` is none of the agent's policies."""
+        if name not in self.policy_names:
+            raise ValueError(
+                f"This agent has no policy {name!r}; it has: {', '.join(self.policy_names)}."
+            )
+
+    def make_actor(
+        self, policy: policies.Policy, adder: Optional[adders.Adder] = None, seed: int = 0
+    ) -> core.Actor:
+        """The actor; without `adder` it records nothing."""
+        return actors.PolicyActor(policy, self.spec.observations, adder, seed)
+
+
+class OnlineBuilder(Builder):
+    """Of an agent that learns from what it does itself, by way of replay."""
+
+    @property
+    @abc.abstractmethod
+    def table(self) -> tables.Table:
+        """The replay table that the learner samples from."""
+
+    @property
+    @abc.abstractmethod
+    def steps_per_batch(self) -> int:
+        """Environment steps from one batch to the next; to tell waiting from starving."""
+
+    @property
+    def steps_to_first_batch(self) -> int:
+        """Environment steps before the first batch; more where the replay fills up first."""
+        return self.steps_per_batch
 
     @abc.abstractmethod
     def signature(self, networks: Networks) -> rows.Signature:
@@ -105,8 +137,48 @@ class Builder(abc.ABC):
         """All tables of the replay."""
         return [self.table]
 
-    def make_actor(
-        self, policy: policies.Policy, adder: Optional[adders.Adder] = None, seed: int = 0
-    ) -> core.Actor:
-        """The actor; without `adder` it records nothing."""
-        return actors.PolicyActor(policy, self.spec.observations, adder, seed)
+
+class OfflineBuilder(Builder):
+    """Of an agent that learns from recorded episodes, and acts only to show what it has learned."""
+
+    default_steps = 10_000
+
+    @classmethod
+    def fit(cls, config: Any, rows: types.Step) -> Any:
+        """The config with what it leaves to the data filled in.
+
+        Args:
+          config: of `config_class`.
+          rows: all that was recorded, arrays [R, ...], as `datasets.load` gives them.
+        """
+        del rows
+        return config
+
+    @property
+    def evaluation_period(self) -> int:
+        """Updates from one evaluation to the next."""
+        return self.config.evaluation_period
+
+    @property
+    def evaluation_episodes(self) -> int:
+        """Episodes of an evaluation."""
+        return self.config.evaluation_episodes
+
+    @abc.abstractmethod
+    def make_batches(self, rows: types.Step, seed: int) -> datasets.Batches:
+        """Batches of what was recorded, as the learner takes them.
+
+        Raises:
+          ValueError: there is too little of it.
+        """
+
+    @abc.abstractmethod
+    def make_learner(
+        self,
+        networks: Networks,
+        dataset: Iterator[Any],
+        counter: Optional[counting.Counter] = None,
+        logger: Optional[loggers.Logger] = None,
+        seed: int = 0,
+    ) -> base.Learner:
+        """The learner; must repeat its updates from `seed` and its checkpoint."""

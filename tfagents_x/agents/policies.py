@@ -12,7 +12,7 @@ import tensorflow as tf
 import tree
 
 from tfagents_x import specs, types
-from tfagents_x.networks import rescaling
+from tfagents_x.networks import rescaling, samplers
 from tfagents_x.utils import nest
 
 
@@ -107,7 +107,8 @@ class GaussianPolicy(Policy):
         """Keeps the network.
 
         Args:
-          network: from observations to a tfp distribution with batch [B] and event [A].
+          network: from observations to a tfp distribution with batch [B] and event [A]; may be
+            a recurrent core.
           action_spec: of the environment, with finite bounds.
           greedy: take the mean instead of sampling.
 
@@ -116,6 +117,7 @@ class GaussianPolicy(Policy):
           ValueError: a bound isn't finite.
         """
         self._network = network
+        self._recurrent = isinstance(network, snt.RNNCore)
         self._clip = rescaling.ClipToSpec(action_spec)
         self._greedy = greedy
 
@@ -126,16 +128,69 @@ class GaussianPolicy(Policy):
 
     def initial_state(self, batch_size: Any) -> types.NestedTensor:
         """See base class."""
-        return ()
+        return self._network.initial_state(batch_size) if self._recurrent else ()
 
     def __call__(
         self, observation: types.NestedTensor, state: types.NestedTensor, seed: tf.Tensor
     ) -> PolicyOutput:
         """See base class."""
-        distribution = self._network(observation)
+        if self._recurrent:
+            distribution, state = self._network(observation, state)
+        else:
+            distribution = self._network(observation)
         sample = distribution.mean() if self._greedy else distribution.sample(seed=seed)
         extras = {"log_prob": distribution.log_prob(sample)}
         return PolicyOutput(self._clip(sample), state, extras, recorded=sample)
+
+
+class CriticWeightedPolicy(Policy):
+    """Samples actions of a policy network and picks one by its value.
+
+    Wang et al., 2020, arXiv:2006.15134, section 3.2. It is random also in an evaluation: the
+    weights make it prefer better actions.
+    """
+
+    def __init__(
+        self,
+        policy: snt.RNNCore,
+        critic: snt.RNNCore,
+        action_spec: specs.BoundedArray,
+        beta: float = 1.0,
+        num_action_samples: int = 16,
+    ):
+        """Keeps the networks.
+
+        Args:
+          policy: recurrent core to a distribution over actions.
+          critic: recurrent core from observation and action to a value (or its distribution).
+          action_spec: of the environment, with finite bounds.
+          beta: temperature of the choice.
+          num_action_samples: to choose from.
+
+        Raises:
+          TypeError, ValueError: see `networks.RecurrentExpQWeightedPolicy`.
+        """
+        self._policy, self._critic = policy, critic
+        self._sampler = samplers.RecurrentExpQWeightedPolicy(
+            policy, critic, beta, num_action_samples
+        )
+        self._clip = rescaling.ClipToSpec(action_spec)
+
+    @property
+    def networks(self) -> Mapping[str, snt.Module]:
+        """See base class."""
+        return {"policy": self._policy, "critic": self._critic}
+
+    def initial_state(self, batch_size: Any) -> types.NestedTensor:
+        """See base class."""
+        return self._sampler.initial_state(batch_size)
+
+    def __call__(
+        self, observation: types.NestedTensor, state: types.NestedTensor, seed: tf.Tensor
+    ) -> PolicyOutput:
+        """See base class."""
+        action, state = self._sampler(observation, state, seed)
+        return PolicyOutput(self._clip(action), state, extras=())
 
 
 class ExportedPolicy(tf.Module):

@@ -8,6 +8,7 @@ import importlib
 from tfagents_x.agents import builder
 
 _BUILDERS = {
+    "crr": "tfagents_x.agents.crr.builder:CRRBuilder",
     "impala": "tfagents_x.agents.impala.builder:IMPALABuilder",
     "svg0": "tfagents_x.agents.svg0.builder:SVG0Builder",
 }

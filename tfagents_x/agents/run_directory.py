@@ -40,8 +40,9 @@ class RunSpec:
       agent: name in the registry of agents.
       environment: name for `environments.make_environment`.
       seed: of networks, episodes and actions.
-      replay: `'in_process'` or `'reverb'`.
+      replay: `'in_process'` or `'reverb'`; `'none'` for an offline agent.
       config: fields of the agent's config.
+      dataset: folder of the recorded episodes that an offline agent learns from; else None.
     """
 
     agent: str
@@ -49,6 +50,7 @@ class RunSpec:
     seed: int
     replay: str
     config: Mapping[str, Any]
+    dataset: Optional[str] = None
 
     def differences(self, other: RunSpec) -> dict[str, tuple]:
         """Names of the settings that differ, with both values."""
@@ -221,7 +223,9 @@ class RunDirectory:
           ValueError: there is none, it can't be read, or a setting in it makes no sense.
         """
         content = self._read()
-        return RunSpec(**{f.name: content[f.name] for f in dataclasses.fields(RunSpec)})
+        # What a config lacks has a default: it was added since.
+        names = [f.name for f in dataclasses.fields(RunSpec) if f.name in content]
+        return RunSpec(**{name: content[name] for name in names})
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -280,12 +284,13 @@ def _problem(content: Any) -> Optional[str]:
         "agent": ("text", lambda x: isinstance(x, str)),
         "environment": ("text", lambda x: isinstance(x, str)),
         "seed": ("a whole number, at least 0", lambda x: _is_whole(x, 0)),
-        "replay": ("'in_process' or 'reverb'", lambda x: x in ("in_process", "reverb")),
+        "replay": ("'in_process' or 'reverb'", lambda x: x in ("in_process", "reverb", "none")),
         "config": ("a mapping of settings", lambda x: isinstance(x, dict)),
         "steps": ("a whole number, at least 1, or null", lambda x: x is None or _is_whole(x, 1)),
+        "dataset": ("text, or null", lambda x: x is None or isinstance(x, str)),
     }
     for name, (wanted, fits) in checks.items():
-        if name not in content and name != "steps":
+        if name not in content and name not in ("steps", "dataset"):
             return f"{name} is missing"
         if not fits(content.get(name)):
             return f"{name} must be {wanted}, got {content[name]!r}"

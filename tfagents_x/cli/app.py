@@ -1,4 +1,4 @@
-"""The command line: `tfagents-x train | eval | config`.
+"""The command line: `tfagents-x train | eval | collect | config`.
 
 Imports no TensorFlow before a command needs it, so that `--help` is quick.
 """
@@ -28,6 +28,10 @@ app = typer.Typer(
 
 _DEBUG_HELP = "On errors, show the traceback; let TensorFlow log."
 Debug = Annotated[bool, typer.Option("--debug", help=_DEBUG_HELP)]
+
+
+_POLICY_HELP = "Which of the agent's policies acts; crr also has cwp, weighted by the critic."
+Policy = Annotated[str, typer.Option("--policy", metavar="NAME", help=_POLICY_HELP)]
 
 
 class ReplayChoice(str, enum.Enum):
@@ -68,14 +72,21 @@ def _root(
 @app.command()
 def train(
     agent: Annotated[
-        Optional[str], typer.Option(metavar="NAME", help="Which agent: impala or svg0.")
+        Optional[str], typer.Option(metavar="NAME", help="Which agent: crr, impala or svg0.")
     ] = None,
     env: Annotated[
         Optional[str],
         typer.Option(
             metavar="NAME",
             help="Which environment, like CartPole-v1 of gymnasium, or "
-            "dm_control:cartpole-swingup.",
+            "dm_control:cartpole-swingup. With --dataset, by default the one recorded there.",
+        ),
+    ] = None,
+    dataset: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="DATA",
+            help="Recorded episodes to learn from, for the agent crr; see the command collect.",
         ),
     ] = None,
     steps: Annotated[
@@ -83,8 +94,8 @@ def train(
         typer.Option(
             min=1,
             metavar="N",
-            help="Environment steps in all, those before --resume included. Default: the "
-            "agent's; with --resume the run's.",
+            help="Environment steps in all (with --dataset, updates), those before --resume "
+            "included. Default: the agent's; with --resume the run's.",
         ),
     ] = None,
     seed: Annotated[
@@ -147,6 +158,7 @@ def train(
             replay=replay and replay.value,
             checkpoint_seconds=checkpoint_seconds,
             settings=tuple(settings or ()),
+            dataset=dataset,
         )
         code = session.train(options, stopper)
     raise typer.Exit(code)
@@ -171,18 +183,55 @@ def evaluate(
         bool,
         typer.Option("--sample/--greedy", help="Sample actions as in training, or take the best."),
     ] = False,
+    policy: Policy = "policy",
     debug: Debug = False,
 ) -> None:
     """Play episodes with what a run has learned."""
     with failures.reported(debug), signals.Stopper():
         with quiet.importing(debug):
             from tfagents_x.cli import evaluate as command
-        command.evaluate(run, episodes, seed, greedy=not sample)
+        command.evaluate(run, episodes, seed, greedy=not sample, policy=policy)
+
+
+@app.command()
+def collect(
+    run: Annotated[str, typer.Option(metavar="RUN", help="Directory of a run, whose policy acts.")],
+    steps: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many steps to record; episodes are whole.")
+    ],
+    out: Annotated[str, typer.Option(metavar="DATA", help="Folder for the dataset.")],
+    append: Annotated[
+        bool, typer.Option("--append", help="Add to the dataset that is there.")
+    ] = False,
+    seed: Annotated[
+        int,
+        typer.Option(min=0, max=_MAX_SEED, metavar="N", help="Seed of the episodes and actions."),
+    ] = 0,
+    sample: Annotated[
+        bool,
+        typer.Option("--sample/--greedy", help="Sample actions as in training, or take the best."),
+    ] = True,
+    policy: Policy = "policy",
+    debug: Debug = False,
+) -> None:
+    """Record episodes of a run's policy, for agents that learn offline.
+
+    Ctrl-C keeps the episodes that have ended.
+    """
+    with failures.reported(debug), signals.Stopper() as stopper:
+        with quiet.importing(debug):
+            from tfagents_x.cli import collect as command
+        code = command.collect(
+            run, steps, out, stopper, policy=policy, greedy=not sample, seed=seed, append=append
+        )
+    raise typer.Exit(code)
 
 
 @app.command()
 def config(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Which agent: impala or svg0.")],
+    agent: Annotated[
+        str, typer.Argument(metavar="AGENT", help="Which agent: crr, impala or svg0.")
+    ],
     debug: Debug = False,
 ) -> None:
     """List the settings of an agent, for train --set KEY=VALUE."""

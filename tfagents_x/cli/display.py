@@ -28,25 +28,26 @@ class Display(Progress):
         """Shows the last state and ends."""
 
 
-def make_display(title: str, goal: int) -> Display:
+def make_display(title: str, goal: int, unit: str = "step") -> Display:
     """A live panel if stdout is a terminal that can show one, else plain lines.
 
     Args:
       title: what is trained, on what, and where the files go; on one line.
-      goal: environment steps to be done in all.
+      goal: steps to be done in all.
+      unit: what these are.
     """
     console = rich_console.Console(highlight=False)
     if sys.stdout.isatty() and not console.is_dumb_terminal:
-        return LiveDisplay(title, goal, console)
-    return PlainDisplay(title, goal)
+        return LiveDisplay(title, goal, console, unit)
+    return PlainDisplay(title, goal, unit=unit)
 
 
 class LiveDisplay(Display):
     """A panel that a thread of rich redraws four times a second."""
 
-    def __init__(self, title: str, goal: int, console: rich_console.Console):
+    def __init__(self, title: str, goal: int, console: rich_console.Console, unit: str = "step"):
         """See `make_display`; the console must be a terminal."""
-        super().__init__(goal)
+        super().__init__(goal, unit=unit)
         self._title = title
         self._console = console
         self._spinner = spinner.Spinner("dots" if _speaks_unicode(console) else "line")
@@ -82,7 +83,7 @@ class LiveDisplay(Display):
         return panel.Panel(body, title=title, title_align="left", border_style="blue")
 
     def _rows(self, now: Snapshot) -> list[tuple]:
-        rows: list[tuple] = [("steps", self._steps_row(now)), ("time", _times(now))]
+        rows: list[tuple] = [(f"{now.unit}s", self._steps_row(now)), ("time", _times(now))]
         if now.phase is not None:
             self._spinner.update(text=now.phase, style="cyan")
             rows.append(("now", self._spinner))
@@ -105,7 +106,7 @@ class LiveDisplay(Display):
     def _return_row(self, now: Snapshot) -> text.Text:
         line = text.Text()
         line.append(texts.number(now.mean_return), style="bold green")
-        line.append(f" mean of last 20   {texts.number(now.best_return)} best")
+        line.append(f" mean of last {now.window}   {texts.number(now.best_return)} best")
         line.append(f"   {texts.count(now.episodes, 'episode')}")
         if _speaks_unicode(self._console) and len(now.curve) > 1:
             line.append(f"   {sparkline(now.curve)}", style="green")
@@ -131,6 +132,7 @@ class PlainDisplay(Display):
         print_line: Callable[[str], Any] = lambda line: print(line, flush=True),
         first_seconds: float = 1.5,
         seconds: float = 5.0,
+        unit: str = "step",
     ):
         """See `make_display`.
 
@@ -140,8 +142,9 @@ class PlainDisplay(Display):
           print_line: gets each line.
           first_seconds: before the first line about the state.
           seconds: between two of these lines.
+          unit: see `make_display`.
         """
-        super().__init__(goal)
+        super().__init__(goal, unit=unit)
         self._title = title
         self._print = print_line
         self._delays = (first_seconds, seconds)
@@ -173,7 +176,7 @@ class PlainDisplay(Display):
 
 def plain_line(now: Snapshot) -> str:
     """A snapshot on one line."""
-    parts = [f"{texts.duration(now.elapsed):>9}", f"{now.steps:,}/{now.goal:,} steps"]
+    parts = [f"{texts.duration(now.elapsed):>9}", f"{now.steps:,}/{now.goal:,} {now.unit}s"]
     if now.phase is not None:
         parts.append(now.phase)
     if now.episodes:
@@ -213,6 +216,8 @@ def _left(now: Snapshot) -> str:
 
 def _speeds(now: Snapshot) -> str:
     actor, learner = map(_rate, (now.steps_per_second, now.updates_per_second))
+    if now.unit == "update":
+        return f"{learner} updates/s"
     updates = texts.count(now.updates, "update")
     return f"actor {actor} steps/s   learner {learner} updates/s   {updates}"
 

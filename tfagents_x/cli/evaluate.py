@@ -13,11 +13,11 @@ from tfagents_x.agents import evaluation
 from tfagents_x.cli import texts
 
 
-def evaluate(run: str, num_episodes: int, seed: int, greedy: bool) -> None:
+def evaluate(run: str, num_episodes: int, seed: int, greedy: bool, policy: str) -> None:
     """Plays and prints; see `tfagents_x.agents.evaluation.evaluate`.
 
     Raises:
-      ValueError: no such run, no intact checkpoint, or the environment misbehaves.
+      ValueError: no such run or policy, no intact checkpoint, or the environment misbehaves.
     """
     console = rich_console.Console(highlight=False)
     with console.status("playing ...") as status:
@@ -31,13 +31,15 @@ def evaluate(run: str, num_episodes: int, seed: int, greedy: bool) -> None:
             run,
             num_episodes,
             seed=seed,
+            policy=policy,
             greedy=greedy,
             report=lambda message: print(message, file=sys.stderr, flush=True),
             on_episode=on_episode,
         )
-    actions = "best" if greedy else "sampled"
+    actions = f"{'best' if greedy else 'sampled'} actions"
+    acting = actions if policy == "policy" else f"policy {policy}"
     episodes = texts.count(num_episodes, "episode")
-    print(f"{episodes} with {actions} actions, from {outcome.checkpoint}")
+    print(f"{episodes} with {acting}, from {outcome.checkpoint}")
     console.print(_make_table(outcome))
 
 

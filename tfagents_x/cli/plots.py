@@ -15,11 +15,28 @@ _INK = "#333333"
 _GRID = "#e4e4e4"
 
 
+class Axis(NamedTuple):
+    """What the returns are drawn over.
+
+    Attributes:
+      column: of the log.
+      label: below the picture.
+      window: number of episodes in a mean.
+    """
+
+    column: str = "actor_steps"
+    label: str = "environment steps"
+    window: int = WINDOW
+
+
+ENVIRONMENT_STEPS = Axis()
+
+
 class Episodes(NamedTuple):
     """Finished episodes, in order.
 
     Attributes:
-      steps: environment steps done at the end of each, float64 [N].
+      steps: done at the end of each, float64 [N].
       returns: float64 [N].
     """
 
@@ -28,22 +45,22 @@ class Episodes(NamedTuple):
 
 
 class Band(NamedTuple):
-    """Statistics of the last `WINDOW` episodes at each one, float64 [N]."""
+    """Statistics of the last episodes at each one, float64 [N]."""
 
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
 
 
-def read_episodes(path: os.PathLike) -> Episodes:
-    """Reads the columns `actor_steps` and `episode_return` of a CSV log.
+def read_episodes(path: os.PathLike, column: str = "actor_steps") -> Episodes:
+    """Reads the columns `column` and `episode_return` of a CSV log.
 
     No file, or one without rows, gives no episodes; a torn last row is left out.
     """
     rows = []
     if os.path.exists(path):
         with open(path, newline="", encoding="utf-8", errors="replace") as file:
-            rows = [_numbers(row) for row in csv.DictReader(file)]
+            rows = [_numbers(row, column) for row in csv.DictReader(file)]
     values = np.array([row for row in rows if row is not None], np.float64).reshape(-1, 2)
     return Episodes(values[:, 0], values[:, 1])
 
@@ -61,13 +78,16 @@ def running_band(returns: np.ndarray, window: int = WINDOW) -> Band:
     return Band(np.nanmean(windows, axis=1), low, high)
 
 
-def write_learning_curve(csv_path: os.PathLike, png_path: os.PathLike, title: str) -> None:
-    """Draws the returns of all episodes over the environment steps.
+def write_learning_curve(
+    csv_path: os.PathLike, png_path: os.PathLike, title: str, axis: Axis = ENVIRONMENT_STEPS
+) -> None:
+    """Draws the returns of all episodes.
 
     Args:
       csv_path: the log of the episodes.
       png_path: the picture, 1350 x 750 pixels; replaced if it exists.
       title: above the picture.
+      axis: what they are drawn over.
 
     Raises:
       ImportError: matplotlib is not installed.
@@ -77,10 +97,10 @@ def write_learning_curve(csv_path: os.PathLike, png_path: os.PathLike, title: st
     figure = figure_class(figsize=(9, 5), dpi=150, facecolor="white")
     canvas_class(figure)
     axes = figure.add_subplot()
-    episodes = read_episodes(csv_path)
-    _style(axes, title)
+    episodes = read_episodes(csv_path, axis.column)
+    _style(axes, title, axis.label)
     if len(episodes.returns):
-        _draw(axes, episodes)
+        _draw(axes, episodes, axis.window)
     else:
         axes.text(0.5, 0.5, "no episode has ended yet", ha="center", color=_INK, fontsize=12)
         axes.set(xlim=(0, 1), xticks=[], yticks=[])
@@ -90,9 +110,9 @@ def write_learning_curve(csv_path: os.PathLike, png_path: os.PathLike, title: st
     os.replace(partial, png_path)
 
 
-def _numbers(row: Any) -> tuple[float, float] | None:
+def _numbers(row: Any, column: str) -> tuple[float, float] | None:
     try:
-        return float(row["actor_steps"]), float(row["episode_return"])
+        return float(row[column]), float(row["episode_return"])
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -110,9 +130,9 @@ def _import_matplotlib() -> tuple[Any, Any]:
     return Figure, FigureCanvasAgg
 
 
-def _style(axes: Any, title: str) -> None:
+def _style(axes: Any, title: str, label: str) -> None:
     axes.set_title(title, loc="left", fontsize=13, fontweight="bold", color=_INK, pad=12)
-    axes.set_xlabel("environment steps", color=_INK)
+    axes.set_xlabel(label, color=_INK)
     axes.set_ylabel("return of an episode", color=_INK)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
@@ -124,15 +144,18 @@ def _style(axes: Any, title: str) -> None:
     axes.spines["bottom"].set_color(_GRID)
 
 
-def _draw(axes: Any, episodes: Episodes) -> None:
+def _draw(axes: Any, episodes: Episodes, window: int) -> None:
     steps, returns = episodes
-    band = running_band(returns)
+    band = running_band(returns, window)
+    # Episodes of one evaluation share their step: the last of them sees them all.
+    last = np.append(np.flatnonzero(np.diff(steps)), len(steps) - 1)
+    band, ends = Band(*(x[last] for x in band)), steps[last]
     # Thousands of episodes would make a solid block of dots.
     alpha = float(np.clip(300.0 / len(returns), 0.12, 0.45))
-    axes.fill_between(steps, band.low, band.high, color=_BLUE, alpha=0.14, linewidth=0)
+    axes.fill_between(ends, band.low, band.high, color=_BLUE, alpha=0.14, linewidth=0)
     axes.plot(steps, returns, ".", color=_BLUE, alpha=alpha, markersize=5, markeredgewidth=0)
     axes.plot(
-        steps,
+        ends,
         band.mean,
         color=_BLUE,
         linewidth=2.4,
@@ -141,7 +164,7 @@ def _draw(axes: Any, episodes: Episodes) -> None:
     )
     axes.set_xlim(0, steps[-1] * 1.09 or 1)
     _annotate_end(axes, steps[-1], band.mean[-1])
-    _label(axes)
+    _label(axes, window)
 
 
 def _annotate_end(axes: Any, step: float, mean: float) -> None:
@@ -159,12 +182,12 @@ def _annotate_end(axes: Any, step: float, mean: float) -> None:
     )
 
 
-def _label(axes: Any) -> None:
+def _label(axes: Any, window: int) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     handles = [
-        Line2D([], [], color=_BLUE, linewidth=2.4, label=f"mean of the last {WINDOW} episodes"),
+        Line2D([], [], color=_BLUE, linewidth=2.4, label=f"mean of the last {window} episodes"),
         Patch(color=_BLUE, alpha=0.14, linewidth=0, label="their 10 % to 90 % quantiles"),
         Line2D([], [], color=_BLUE, marker=".", linestyle="", alpha=0.45, label="one episode"),
     ]

@@ -25,15 +25,17 @@ class Snapshot:
     Attributes:
       phase: what goes on before the first update; None after it.
       elapsed: seconds since the display came up.
-      steps, goal: environment steps done, and to be done, in all.
+      steps, goal: done, and to be done, in all; see `unit`.
       updates, episodes: done in all.
-      mean_return: of the last 20 episodes; NaN if there was none.
+      mean_return: of the last `window` episodes; NaN if there was none.
       best_return: of an episode in this process; NaN if there was none.
       metrics: latest scalar metrics of the learner.
       steps_per_second, updates_per_second: of late; None if not known yet.
       seconds_left: estimated; None if not known yet.
       checkpoint: name of the latest checkpoint, and its age in seconds; None if there is none.
       curve: mean return after each episode.
+      unit: what `steps` are; "update" where the learner needs no environment.
+      window: number of episodes in the mean return.
     """
 
     phase: Optional[str]
@@ -50,19 +52,23 @@ class Snapshot:
     seconds_left: Optional[float]
     checkpoint: Optional[tuple[str, float]]
     curve: list[float]
+    unit: str = "step"
+    window: int = 20
 
 
 class Progress(training_lib.Observer):
     """An observer that only takes notes; `snapshot` may be called from another thread."""
 
-    def __init__(self, goal: int, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, goal: int, clock: Callable[[], float] = time.monotonic, unit: str = "step"):
         """Starts the clock.
 
         Args:
-          goal: environment steps to be done in all.
+          goal: steps to be done in all.
           clock: gives the time in seconds.
+          unit: see `Snapshot`.
         """
         self._goal = goal
+        self._unit = unit
         self._clock = clock
         self._start = clock()
         self._training: Optional[training_lib.Training] = None
@@ -124,6 +130,8 @@ class Progress(training_lib.Observer):
             seconds_left=left / steps_rate if steps_rate else None,
             checkpoint=self._checkpoint and (self._checkpoint[0], now - self._checkpoint[1]),
             curve=self._curve,
+            unit=self._unit,
+            window=20 if self._training is None else self._training.window,
         )
 
     def _phase(self) -> Optional[str]:
@@ -131,6 +139,8 @@ class Progress(training_lib.Observer):
             return None
         if self._training is None:
             return "building the networks ..."
+        if self._unit == "update":
+            return "tracing the first update ..."
         return "collecting the first batch, tracing the first update ..."
 
     def _mark(self) -> None:

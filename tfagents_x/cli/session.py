@@ -15,14 +15,19 @@ import dm_env
 
 from tfagents_x import environments, specs
 from tfagents_x.agents import builder as builder_lib
-from tfagents_x.agents import evaluation, registry
+from tfagents_x.agents import offline_training, online_training, playing, registry
 from tfagents_x.agents import run_directory as run_directory_lib
 from tfagents_x.agents import training as training_lib
-from tfagents_x.cli import display, overrides, plots, signals, texts
+from tfagents_x.cli import display, overrides, plots, recorded, signals, texts
 from tfagents_x.replay import factory
 from tfagents_x.utils import savers
 
 DEFAULT_CHECKPOINT_SECONDS = 30.0
+
+_NEEDED = (
+    "A new run needs --agent and --env, as in: tfagents-x train --agent impala --env CartPole-v1. "
+    "To go on with a run, give --resume --run DIR."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +40,7 @@ class TrainOptions:
       run: run directory.
       resume: go on with the run that is there.
       checkpoint_seconds: between two checkpoints.
+      dataset: folder of recorded episodes, for an agent that learns offline.
     """
 
     agent: Optional[str] = None
@@ -46,6 +52,7 @@ class TrainOptions:
     replay: Optional[str] = None
     checkpoint_seconds: float = DEFAULT_CHECKPOINT_SECONDS
     settings: tuple[str, ...] = ()
+    dataset: Optional[str] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,10 +64,32 @@ class _Plan:
     builder: builder_lib.Builder
     environment: dm_env.Environment
     steps: int
+    data: Optional[recorded.Recorded] = None
 
     @property
     def title(self) -> str:
         return f"{self.spec.agent} on {self.spec.environment}, seed {self.spec.seed}"
+
+    @property
+    def training_class(self) -> type[training_lib.Training]:
+        offline = isinstance(self.builder, builder_lib.OfflineBuilder)
+        return offline_training.OfflineTraining if offline else online_training.OnlineTraining
+
+    def make_training(self, **options: Any) -> training_lib.Training:
+        options["seed"] = self.spec.seed
+        if isinstance(self.builder, builder_lib.OfflineBuilder) and self.data is not None:
+            return offline_training.OfflineTraining(
+                self.builder,
+                self.data.rows,
+                self.directory,
+                environment=self.environment,
+                fingerprint=self.data.fingerprint,
+                **options,
+            )
+        assert isinstance(self.builder, builder_lib.OnlineBuilder)
+        return online_training.OnlineTraining(
+            self.builder, self.environment, self.directory, replay=self.spec.replay, **options
+        )
 
 
 def train(options: TrainOptions, stopper: signals.Stopper) -> int:
@@ -84,8 +113,8 @@ def _train(plan: _Plan, options: TrainOptions, stopper: signals.Stopper) -> int:
         plan.environment.close()
         _draw(plan)
     complete = stopper.received is None or summary.steps >= plan.steps
-    if not summary.updates:
-        builder = plan.builder
+    builder = plan.builder
+    if not summary.updates and isinstance(builder, builder_lib.OnlineBuilder):
         needed = builder.steps_to_first_batch
         print(texts.no_update(summary, builder.batch_size, needed), flush=True)
     last_line = texts.done if complete else texts.interrupted
@@ -95,14 +124,9 @@ def _train(plan: _Plan, options: TrainOptions, stopper: signals.Stopper) -> int:
 
 def _run(plan: _Plan, options: TrainOptions, stopper: signals.Stopper) -> training_lib.Summary:
     title = f"{plan.title}: {plan.directory.path}"
-    with display.make_display(title, plan.steps) as shown:
+    with display.make_display(title, plan.steps, plan.training_class.unit) as shown:
         with _undone_on_failure(plan, options):
-            training = training_lib.Training(
-                plan.builder,
-                plan.environment,
-                plan.directory,
-                seed=plan.spec.seed,
-                replay=plan.spec.replay,
+            training = plan.make_training(
                 checkpoint_seconds=options.checkpoint_seconds,
                 observer=shown,
                 resume=options.resume,
@@ -125,7 +149,11 @@ def _draw(plan: _Plan) -> None:
     if not directory.config.exists():
         return
     try:
-        plots.write_learning_curve(directory.episodes, directory.learning_curve, plan.title)
+        axis = plots.Axis()
+        if isinstance(plan.builder, builder_lib.OfflineBuilder):
+            key = plan.training_class.steps_key
+            axis = plots.Axis(key, "updates", plan.builder.evaluation_episodes)
+        plots.write_learning_curve(directory.episodes, directory.learning_curve, plan.title, axis)
     except (ImportError, OSError) as error:
         _warn(f"No learning curve drawn: {error}")
 
@@ -134,30 +162,52 @@ def _draw(plan: _Plan) -> None:
 
 
 def _new_plan(options: TrainOptions, held: contextlib.ExitStack) -> _Plan:
-    if options.agent is None or options.env is None:
-        raise ValueError(
-            "A new run needs --agent and --env, as in: tfagents-x train --agent impala "
-            "--env CartPole-v1. To go on with a run, give --resume --run DIR."
-        )
+    if options.agent is None:
+        raise ValueError(_NEEDED)
     builder_class = registry.get_builder(options.agent)
     config = overrides.apply(builder_class.config_class(), options.settings)
+    offline = issubclass(builder_class, builder_lib.OfflineBuilder)
+    data = recorded.load(options.agent, options.dataset, options.replay) if offline else None
+    name = _environment_name(options, data)
+    environment = environments.make_environment(name)
+    environment_spec = specs.make_environment_spec(environment)
+    if data is not None:
+        data.check_fits(name, environment_spec)
+        config = builder_class.fit(config, data.rows)  # type: ignore[attr-defined]
     spec = run_directory_lib.RunSpec(
         agent=options.agent,
-        environment=options.env,
+        environment=name,
         seed=options.seed or 0,
-        replay=_backend(options.replay),
+        replay="none" if offline else _backend(options.replay),
         config=dataclasses.asdict(config),
+        dataset=None if data is None else data.folder,
     )
     steps = options.steps or builder_class.default_steps
-    environment = environments.make_environment(spec.environment)
-    builder = builder_class(config, specs.make_environment_spec(environment))
+    builder = builder_class(config, environment_spec)
     if options.run:
         directory = run_directory_lib.RunDirectory(pathlib.Path(options.run))
     else:
         directory = _new_directory(spec)
     held.enter_context(directory.locked(_warn))
     directory.create(spec, steps)
-    return _Plan(spec, directory, builder, environment, steps)
+    return _Plan(spec, directory, builder, environment, steps, data)
+
+
+def _environment_name(options: TrainOptions, data: Optional[recorded.Recorded]) -> str:
+    if data is None and options.dataset is not None:
+        raise ValueError(
+            f"--dataset is for agents that learn offline; {options.agent} collects its own data "
+            "in --env."
+        )
+    name = options.env or (None if data is None else data.environment)
+    if name is None:
+        if data is None:
+            raise ValueError(_NEEDED)
+        raise ValueError(
+            f"The dataset in {data.folder} does not say which environment it is from: give --env "
+            f"NAME, the one that {options.agent} is to act in."
+        )
+    return name
 
 
 def _backend(replay: Optional[str]) -> str:
@@ -206,14 +256,18 @@ def _resumed_plan(options: TrainOptions, held: contextlib.ExitStack) -> Optional
         steps = registry.get_builder(spec.agent).default_steps
     done = _steps_done(directory, steps)
     if done >= steps and directory.policy.exists():
-        print(texts.nothing_left(done, steps, directory.path), flush=True)
+        unit = "step" if spec.dataset is None else "update"
+        print(texts.nothing_left(done, steps, directory.path, unit), flush=True)
         return None
     _check_replay(spec, directory)
+    data = None
+    if spec.dataset is not None:
+        data = recorded.load(spec.agent, options.dataset or spec.dataset)
     environment = environments.make_environment(spec.environment)
     environment_spec = specs.make_environment_spec(environment)
-    builder = evaluation.make_builder(spec, environment_spec, directory.config)
+    builder = playing.make_builder(spec, environment_spec, directory.config)
     directory.write_steps(steps)
-    return _Plan(spec, directory, builder, environment, steps)
+    return _Plan(spec, directory, builder, environment, steps, data)
 
 
 def _steps_done(directory: run_directory_lib.RunDirectory, wanted: int) -> int:

@@ -58,18 +58,20 @@ def no_update(summary: training.Summary, batch_size: int, steps_per_batch: int) 
     )
 
 
-def nothing_left(steps: int, goal: int, directory: os.PathLike) -> str:
+def nothing_left(steps: int, goal: int, directory: os.PathLike, unit: str = "step") -> str:
     """The only line of a resumed training that is at its end already."""
     resume = f"tfagents-x train --resume --run {shlex.quote(os.fspath(directory))}"
     return (
-        f"Nothing is left to do: {os.fspath(directory)} has done {count(steps, 'step')}, "
+        f"Nothing is left to do: {os.fspath(directory)} has done {count(steps, unit)}, "
         f"{goal:,} are wanted. To go on, give more: {resume} --steps {2 * steps}"
     )
 
 
 def _result(summary: training.Summary) -> str:
-    spent = f"{count(summary.updates, 'update')}, {duration(summary.seconds)}"
-    after = f"after {count(summary.steps, 'step')} ({spent})"
+    spent = duration(summary.seconds)
+    if summary.unit != "update":
+        spent = f"{count(summary.updates, 'update')}, {spent}"
+    after = f"after {count(summary.steps, summary.unit)} ({spent})"
     if not summary.window:
         return f"no episode has ended {after}"
     episodes = "episode" if summary.window == 1 else f"{summary.window} episodes"

@@ -28,6 +28,9 @@ from tfagents_x.utils import counting, distribute, loggers, nest
 
 Metrics = dict[str, tf.Tensor]
 
+# How TensorFlow's messages end when it was a dataset that failed.
+_ITERATOR = "[[IteratorGetNext]]"
+
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
@@ -84,6 +87,8 @@ class Learner(core.Learner):
 
     # Name under which the counter adds up wall time, in seconds.
     _time_key = "time_elapsed"
+    # Metrics without which an update is void if they are not finite; None for all of them.
+    _must_be_finite: Optional[Sequence[str]] = None
     # Whether the losses are random: then there is a seed, and the checkpoint holds it.
     _draws = False
 
@@ -160,6 +165,7 @@ class Learner(core.Learner):
         self._gradients_fn = compiled(self._gradients)
         self._apply_fn = compiled(self._apply)
         self._update = tf.function(self._distributed_update, autograph=False)
+        self._fed_update = tf.function(self._update_on_next, autograph=False)
         self._saver = saver
         if saver is not None:
             saver.restore(self)
@@ -173,6 +179,13 @@ class Learner(core.Learner):
     def _split(self, sample: types.ReplaySample) -> tuple[Any, Any]:
         """Parts a sample into what the device gets and what stays on the host."""
         return sample.data, ()
+
+    def _exchange(self, data: Any) -> Any:
+        """What `_losses` gets of a minibatch; the place where replicas tell each other something.
+
+        Called on each replica, outside what XLA compiles, which can't hold collectives.
+        """
+        return data
 
     def _after_update(self, kept: Any, per_item: types.NestedTensor) -> None:
         """Called after each update with the host's part of the batch and `Losses.per_item`."""
@@ -194,6 +207,13 @@ class Learner(core.Learner):
 
     def _apply(self, gradients: Mapping[str, list]) -> Metrics:
         """Clips and applies averaged gradients; returns the norms asked for."""
+        ready = [x for x in tree.flatten(gradients) if x is not None]
+        # If a batch or a gradient fails, nothing changes: not even the counters, which would
+        # not wait for it.
+        with tf.control_dependencies(ready):
+            return self._apply_all(gradients)
+
+    def _apply_all(self, gradients: Mapping[str, list]) -> Metrics:
         variables = [v for part in self._trained.values() for v in part.variables]
         before = [tf.identity(v) for v in variables] if self._update_norms else []
         for name, part in self._trained.items():
@@ -218,7 +238,7 @@ class Learner(core.Learner):
 
     def _replica_update(self, data: Any, index: Any) -> tuple[Metrics, Any]:
         """What one replica does with minibatch `index` of its share of the batch."""
-        gradients, result = self._gradients_fn(self._minibatch(data, index))
+        gradients, result = self._gradients_fn(self._exchange(self._minibatch(data, index)))
         norms = self._apply_fn(distribute.all_reduce_mean(gradients))
         return {**result.metrics, **norms}, result.per_item
 
@@ -226,6 +246,11 @@ class Learner(core.Learner):
         if self._num_sgd_steps == 1:
             return data
         size = tree.flatten(data)[0].shape[0]
+        if size is None:
+            raise ValueError(
+                f"num_sgd_steps_per_step = {self._num_sgd_steps} needs a dataset whose batches "
+                "are all of one size: pass drop_remainder=True to its `batch`."
+            )
         if size % self._num_sgd_steps:
             raise ValueError(
                 f"A batch of {size} per replica can't be cut into num_sgd_steps_per_step = "
@@ -246,8 +271,19 @@ class Learner(core.Learner):
             metrics, per_item = run(0)
         else:
             metrics, per_item = self._repeat(run)
-        finite = tf.reduce_all(tf.math.is_finite(tf.stack(list(metrics.values()))))
+        guarded = tf.stack(list(self._guarded(metrics).values()))
+        finite = tf.reduce_all(tf.math.is_finite(guarded))
         return metrics, finite, per_item
+
+    def _update_on_next(self) -> tuple[Metrics, tf.Tensor, Any, Any]:
+        """`_distributed_update` on the next batch, taken inside the graph; and what is kept."""
+        data, kept = self._feed.next()
+        return (*self._distributed_update(data), kept)
+
+    def _guarded(self, metrics: Metrics) -> Metrics:
+        """The scalars that must be finite for learning to go on."""
+        names = metrics if self._must_be_finite is None else self._must_be_finite
+        return {name: metrics[name] for name in names}
 
     def _repeat(self, run: Any) -> tuple[Metrics, Any]:
         """`run(0)`, `run(1)`, ... in order: metrics are means, per-item outputs concatenated."""
@@ -274,22 +310,32 @@ class Learner(core.Learner):
           NonFiniteError: a metric is NaN or infinite.
           ValueError, TypeError: the batch has the wrong structure, shapes or dtypes.
         """
-        data, kept = self._feed.next()
         try:
-            metrics, finite, per_item = self._update(data)
+            metrics, finite, per_item, kept = self._next_update()
         except tf.errors.InvalidArgumentError as error:
+            if _ITERATOR in error.message:  # Of the user's own dataset.
+                raise
             raise ValueError(
                 f"Update {self.num_updates + 1} failed inside TensorFlow: "
                 f"{error.message.splitlines()[0]} Usual cause: actions outside the action space."
             ) from error
         if not finite:
-            raise NonFiniteError(self.num_updates, nest.to_numpy(metrics))
+            raise NonFiniteError(self.num_updates, nest.to_numpy(self._guarded(metrics)))
         self._after_update(kept, per_item)
         counts = self._count()
         if self._saver is not None:
             self._saver.save(self)
         self._logger.write({**metrics, **counts})
         return metrics
+
+    def _next_update(self) -> tuple[Metrics, tf.Tensor, Any, Any]:
+        if not self._feed.in_graph:
+            data, kept = self._feed.next()
+            return (*self._update(data), kept)
+        try:
+            return self._fed_update()
+        except tf.errors.OutOfRangeError as error:
+            raise StopIteration from error
 
     def _count(self) -> Mapping[str, Any]:
         now = time.monotonic()

@@ -38,6 +38,23 @@ def check_policy(
             f"The policy's distribution is one over {distribution.dtype.name}; this learner is for "
             "continuous actions. For discrete ones there are IMPALA, R2D2 and BC."
         )
+    check_events(distribution, batch_rank, actions)
+    return distribution
+
+
+def check_events(
+    distribution: tfp.distributions.Distribution, batch_rank: int, actions: tf.Tensor
+) -> None:
+    """Refuses a distribution that is not one over whole actions, as the data's.
+
+    Args:
+      distribution: what a policy returned, discrete or continuous.
+      batch_rank: number of batch axes that it must have.
+      actions: what the data holds, with those batch axes.
+
+    Raises:
+      ValueError: other batch axes, or actions of another shape.
+    """
     if distribution.batch_shape.rank != batch_rank:
         raise ValueError(
             "The policy must return one distribution over whole actions (event [A]) for each "
@@ -49,7 +66,6 @@ def check_policy(
             f"The policy's actions have shape {distribution.event_shape}, those of the data "
             f"{actions.shape[batch_rank:]}."
         )
-    return distribution
 
 
 def kl_divergence(policy: Any, prior: Any) -> tf.Tensor:

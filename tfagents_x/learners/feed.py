@@ -39,7 +39,17 @@ class Feed:
         self._strategy = strategy
         self._split = split
         self._share: Callable[[Any], Any] = lambda data: data
+        self._in_graph = False
         self._batches = self._open(source, prefetch_size)
+
+    @property
+    def in_graph(self) -> bool:
+        """Whether `next` may be called inside a `tf.function`, which is faster.
+
+        So it is for a dataset on one device whose batches are all of the same, known shapes.
+        Out of data, the function then raises `tf.errors.OutOfRangeError`.
+        """
+        return self._in_graph
 
     def next(self) -> tuple[Any, Any]:
         """The next batch.
@@ -57,6 +67,8 @@ class Feed:
             if distribute.is_distributed(self._strategy):
                 dataset = self._strategy.experimental_distribute_dataset(dataset)
                 self._share = lambda data: distribute.check_equal_shares(data, self._strategy)
+            else:
+                self._in_graph = _is_static(dataset.element_spec)
             return iter(dataset)
         if isinstance(source, _DISTRIBUTED):
             # Per-replica values are taken as they are.
@@ -84,3 +96,8 @@ class Feed:
 def _sample(elements: tuple) -> Any:
     """The dataset's element; a plain (info, data) pair reaches `map` as two arguments."""
     return elements[0] if len(elements) == 1 else types.ReplaySample(*elements)
+
+
+def _is_static(element_spec: Any) -> bool:
+    leaves = tf.nest.flatten(element_spec)
+    return all(isinstance(x, tf.TensorSpec) and x.shape.is_fully_defined() for x in leaves)

@@ -20,6 +20,22 @@ def pair(
     return online, target
 
 
+def check_pairs(online: Sequence[tf.Variable], target: Sequence[tf.Variable]) -> None:
+    """Refuses variables that can't be copied one by one (ValueError)."""
+    shapes = [tuple(v.shape) for v in online], [tuple(v.shape) for v in target]
+    if shapes[0] != shapes[1]:
+        raise ValueError(
+            "Online and target networks must have the same variables, got shapes "
+            f"{shapes[0]} and {shapes[1]}. Build the target with the same constructor arguments."
+        )
+    shared = {id(v) for v in online} & {id(v) for v in target}
+    if shared:
+        raise ValueError(
+            f"{len(shared)} variable(s) are in both the online and the target network; the "
+            "target must be a network of its own."
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class TargetCopy:
     """Overwrites `target` by `online` every `period` updates.
@@ -49,19 +65,7 @@ class TargetCopy:
     def __post_init__(self) -> None:
         if self.period < 1:
             raise ValueError(f"target_update_period must be at least 1, got {self.period}.")
-        online = [tuple(v.shape) for v in self.online]
-        target = [tuple(v.shape) for v in self.target]
-        if online != target:
-            raise ValueError(
-                "Online and target networks must have the same variables, got shapes "
-                f"{online} and {target}. Build the target with the same constructor arguments."
-            )
-        shared = {id(v) for v in self.online} & {id(v) for v in self.target}
-        if shared:
-            raise ValueError(
-                f"{len(shared)} variable(s) are in both the online and the target network; the "
-                "target must be a network of its own."
-            )
+        check_pairs(self.online, self.target)
 
     def before_update(self, num_steps: tf.Variable) -> None:
         """Copies if this is an `at_start` copy and due; in replica context."""

@@ -13,6 +13,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 import sonnet as snt
 import tensorflow as tf
+import tensorflow_probability as tfp
 import tree
 
 from tfagents_x import types
@@ -74,12 +75,18 @@ class CandidatePolicy:
         """The layers that the network is a chain of, none if it is something else."""
         raise NotImplementedError
 
-    def draw(self, observation: types.NestedTensor, state: types.NestedTensor) -> Candidates:
+    def draw(
+        self,
+        observation: types.NestedTensor,
+        state: types.NestedTensor,
+        seed: Optional[tf.Tensor] = None,
+    ) -> Candidates:
         """N candidates for each of B batch elements.
 
         Args:
           observation: nest of tensors [B, ...].
           state: nest of tensors [B, ...], or scalars, which all rows share.
+          seed: int32 [2], of samples drawn here; a network that samples itself does not see it.
 
         Raises:
           TypeError: the network returns distributions and tensors mixed.
@@ -87,14 +94,14 @@ class CandidatePolicy:
         """
         step = self._distribution_step(observation, state)
         if step is not None:
-            return self._sample(observation, *step(observation, state))
+            return self._sample(observation, *step(observation, state), seed)
         tiled_observation, tiled_state = action_values.repeat(
             (observation, state), self._num_samples
         )
         actions, next_state = self._step(tiled_observation, tiled_state)
         if is_distribution(actions):  # in eager mode, or if the trace failed
             self._known_distribution = True
-            return self._sample(observation, *self._step(observation, state))
+            return self._sample(observation, *self._step(observation, state), seed)
         return self._checked(observation, actions, next_state, shared=False)
 
     def _distribution_step(self, observation: Any, state: Any) -> Optional[_Step]:
@@ -115,7 +122,9 @@ class CandidatePolicy:
         )
         return self._step if found is not None and _gives_distribution(found) else None
 
-    def _sample(self, observation: Any, distributions: Any, next_state: Any) -> Candidates:
+    def _sample(
+        self, observation: Any, distributions: Any, next_state: Any, seed: Any
+    ) -> Candidates:
         mixed = [type(d).__name__ for d in tree.flatten(distributions) if not _can_sample(d)]
         if mixed:
             raise TypeError(
@@ -123,7 +132,7 @@ class CandidatePolicy:
                 f"distributions or samples for all parts of the action."
             )
         batch = batched.batch_size(observation)
-        samples = tree.map_structure(lambda d: d.sample(self._num_samples), distributions)
+        samples = _samples(distributions, self._num_samples, seed)
         samples = tensors(f"an action of {self.name}", samples)
         for sample in tree.flatten(samples):
             shape = sample.shape
@@ -170,6 +179,15 @@ class RecurrentPolicy(CandidatePolicy):
         if _is_plain(self._network, snt.DeepRNN):
             return _flat_layers(self._network._layers)
         return []
+
+
+def _samples(distributions: Any, num_samples: int, seed: Any) -> Any:
+    leaves = tree.flatten(distributions)
+    seeds = [None] * len(leaves)
+    if seed is not None:
+        seeds = tf.unstack(tfp.random.split_seed(seed, n=len(leaves)))
+    samples = [d.sample(num_samples, seed=s) for d, s in zip(leaves, seeds)]
+    return tree.unflatten_as(distributions, samples)
 
 
 def tensors(name: str, nest: types.Nest) -> types.NestedTensor:

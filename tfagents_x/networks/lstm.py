@@ -52,8 +52,8 @@ def unroll(
     def recurrence(gates_x: tf.Tensor, w_h: tf.Tensor, h_0: tf.Tensor, c_0: tf.Tensor) -> Any:
         # Without this, TensorFlow would derive gradients of the loop, and (for a persistent tape)
         # of these, only to throw them away: two thirds of the time of tracing.
-        inputs = map(tf.stop_gradient, (gates_x, w_h, h_0, c_0))
-        hidden, cell, gates = _forward(*inputs, keep)
+        gates_x, w_h, h_0, c_0 = map(tf.stop_gradient, (gates_x, w_h, h_0, c_0))
+        hidden, cell, gates = _forward(gates_x, w_h, h_0, c_0, keep)
 
         def gradient(d_hidden: tf.Tensor, d_cell: tf.Tensor) -> Any:
             h_before, c_before = _before(h_0, hidden, keep), _before(c_0, cell, keep)

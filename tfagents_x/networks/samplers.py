@@ -7,7 +7,7 @@ Regularized Regression (Wang et al., 2020), section 3.2, "critic weighted policy
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 import numpy as np
 import sonnet as snt
@@ -75,11 +75,14 @@ class ExpQWeightedPolicy(snt.Module):
         self._beta = _temperature("beta", beta)
         self._policy = candidates.FeedForwardPolicy(actor_network, self._num_action_samples)
 
-    def __call__(self, inputs: types.NestedTensor) -> types.NestedTensor:
+    def __call__(
+        self, inputs: types.NestedTensor, seed: Optional[tf.Tensor] = None
+    ) -> types.NestedTensor:
         """One action for each batch element.
 
         Args:
           inputs: observation, nest of tensors [B, ...].
+          seed: see `RecurrentExpQWeightedPolicy`.
 
         Returns:
           Nest of tensors [B, ...], of the dtypes that the actor gives.
@@ -92,9 +95,10 @@ class ExpQWeightedPolicy(snt.Module):
         """
         observation = _observation(inputs)
         batch, num = batched.batch_size(observation), self._num_action_samples
-        drawn = self._policy.draw(observation, ())
+        draw_seed, pick_seed = _split(seed)
+        drawn = self._policy.draw(observation, (), draw_seed)
         output = action_values.evaluate_rows(self._critic_network, observation, drawn.actions, num)
-        rows = _pick(_values(output, num, batch), self._beta)
+        rows = _pick(_values(output, num, batch), self._beta, pick_seed)
         return _take(drawn.actions, rows)
 
 
@@ -139,7 +143,10 @@ class RecurrentExpQWeightedPolicy(snt.RNNCore):
 
     @tf.autograph.experimental.do_not_convert
     def __call__(
-        self, observation: types.NestedTensor, prev_state: PolicyCriticRNNState
+        self,
+        observation: types.NestedTensor,
+        prev_state: PolicyCriticRNNState,
+        seed: Optional[tf.Tensor] = None,
     ) -> tuple[types.NestedTensor, PolicyCriticRNNState]:
         """One action for each batch element, and the states that belong to it.
 
@@ -148,6 +155,8 @@ class RecurrentExpQWeightedPolicy(snt.RNNCore):
           prev_state: states of both networks, nests of tensors [B, ...]. A scalar has no
             row for each candidate, so it goes to the networks and comes back as it is: a
             counter of steps, for instance.
+          seed: int32 [2]; the same one gives the same actions, if `policy_network` returns a
+            distribution. None draws from TensorFlow's global generator.
 
         Returns:
           The picked actions, a nest of tensors [B, ...], and the states after the step in
@@ -163,14 +172,15 @@ class RecurrentExpQWeightedPolicy(snt.RNNCore):
         observation = _observation(observation)
         batch, num = batched.batch_size(observation), self._num_action_samples
         policy_state, critic_state = self._states(prev_state, batch)
-        drawn = self._policy.draw(observation, policy_state)
+        draw_seed, pick_seed = _split(seed)
+        drawn = self._policy.draw(observation, policy_state, draw_seed)
         stepped = action_values.step_rows(
             self._critic_network, observation, drawn.actions, critic_state, num
         )
         output, next_critic_state = candidates.pair("critic_network", stepped)
         next_critic_state = candidates.tensors("a next state of critic_network", next_critic_state)
         candidates.require_rows("a next state of critic_network", next_critic_state, num * batch)
-        rows = _pick(_values(output, num, batch), self._temperature_beta)
+        rows = _pick(_values(output, num, batch), self._temperature_beta, pick_seed)
         next_policy_state = drawn.state if drawn.shared else _take(drawn.state, rows)
         next_state = PolicyCriticRNNState(next_policy_state, _take(next_critic_state, rows))
         return _take(drawn.actions, rows), next_state
@@ -207,19 +217,24 @@ class RecurrentExpQWeightedPolicy(snt.RNNCore):
         return states
 
 
-def _pick(values: tf.Tensor, temperature: Temperature) -> tf.Tensor:
+def _split(seed: Optional[tf.Tensor]) -> list:
+    return [None, None] if seed is None else tf.unstack(tfp.random.split_seed(seed, n=2))
+
+
+def _pick(values: tf.Tensor, temperature: Temperature, seed: Any) -> tf.Tensor:
     """Rows n * B + b, [B], of candidates n drawn from softmax(values / temperature).
 
     Args:
       values: floats [N, B].
       temperature: above 0.
+      seed: int32 [2], or None.
     """
     # Differences to the best value: nothing overflows, however small the temperature.
     best = tf.debugging.check_numerics(
         tf.reduce_max(values, axis=0), "critic_network returned NaN or infinite values"
     )
     logits = tf.transpose(values - best) / _divisor(temperature, values.dtype)
-    index = tfp.distributions.Categorical(logits=logits).sample()
+    index = tfp.distributions.Categorical(logits=logits).sample(seed=seed)
     batch = tf.shape(values)[1]
     return index * batch + tf.range(batch)
 

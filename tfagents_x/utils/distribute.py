@@ -146,6 +146,17 @@ def all_reduce_mean(nest: types.NestedTensor) -> types.NestedTensor:
     return tree.unflatten_as(nest, [None if x is None else next(reduced) for x in flat])
 
 
+def all_reduce_max(value: tf.Tensor) -> tf.Tensor:
+    """The largest of the replicas' values of a floating-point scalar, called in replica context."""
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return value
+    # Replicas reduce by sums only: each fills its own place of a vector.
+    index = tf.cast(context.replica_id_in_sync_group, tf.int32)
+    places = tf.equal(tf.range(context.num_replicas_in_sync), index)
+    return tf.reduce_max(context.all_reduce("SUM", tf.where(places, value, tf.zeros_like(value))))
+
+
 def apply_gradients(
     optimizer: snt.Optimizer,
     gradients: Sequence[Optional[tf.Tensor]],

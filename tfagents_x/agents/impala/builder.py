@@ -19,7 +19,7 @@ from tfagents_x.replay import base as replay_base
 from tfagents_x.utils import counting, loggers, nest
 
 
-class IMPALABuilder(builder.Builder):
+class IMPALABuilder(builder.OnlineBuilder):
     """Queue, continuing sequences, recurrent categorical policy, `IMPALALearner`."""
 
     config_class = IMPALAConfig
@@ -42,7 +42,7 @@ class IMPALABuilder(builder.Builder):
         return {"network": network}
 
     def make_policy(
-        self, networks: builder.Networks, evaluation: bool = False
+        self, networks: builder.Networks, evaluation: bool = False, name: str = "policy"
     ) -> policies.RecurrentCategoricalPolicy:
         """See base class."""
         return policies.RecurrentCategoricalPolicy(networks["network"], greedy=evaluation)

@@ -19,7 +19,7 @@ from tfagents_x.replay import base as replay_base
 from tfagents_x.utils import counting, loggers, nest
 
 
-class SVG0Builder(builder.Builder):
+class SVG0Builder(builder.OnlineBuilder):
     """Uniform replay, continuing sequences, Gaussian policy, `SVG0Learner`."""
 
     config_class = SVG0Config
@@ -66,7 +66,7 @@ class SVG0Builder(builder.Builder):
         return networks
 
     def make_policy(
-        self, networks: builder.Networks, evaluation: bool = False
+        self, networks: builder.Networks, evaluation: bool = False, name: str = "policy"
     ) -> policies.GaussianPolicy:
         """See base class."""
         return policies.GaussianPolicy(networks["policy"], self.spec.actions, greedy=evaluation)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
-import numpy as np
 import sonnet as snt
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from tfagents_x import networks, specs, types
+from tfagents_x.agents import continuous
 from tfagents_x.agents.svg0.config import SVG0Config
 
 
@@ -26,23 +25,6 @@ class _Observation(snt.Module):
         if self._keys is not None:
             observation = {key: observation[key] for key in self._keys}
         return self._concat(observation)
-
-
-class _ActionRange(snt.Module):
-    """Maps a distribution over [-1, 1]^A linearly to the range of the action spec."""
-
-    def __init__(self, spec: specs.BoundedArray):
-        super().__init__(name="action_range")
-        low, high = (np.broadcast_to(x, spec.shape) for x in (spec.minimum, spec.maximum))
-        self._center = (0.5 * (low + high)).astype(np.float32)
-        self._scale = (0.5 * (high - low)).astype(np.float32)
-
-    def __call__(self, unit: tfp.distributions.Distribution) -> tfp.distributions.Distribution:
-        # Not a `TransformedDistribution`: divergences and means should stay at hand.
-        return tfp.distributions.MultivariateNormalDiag(
-            loc=unit.mean() * self._scale + self._center,
-            scale_diag=unit.stddev() * self._scale,
-        )
 
 
 class _Scaled(snt.Module):
@@ -73,7 +55,7 @@ def make_networks(spec: specs.EnvironmentSpec, config: SVG0Config) -> dict[str, 
     Raises:
       ValueError: the actions aren't continuous, bounded vectors, or the observation lacks a key.
     """
-    _check_actions(spec.actions)
+    continuous.check_actions("SVG0", spec.actions)
     result = {
         "policy": _make_policy(spec, config, "policy"),
         "critic": _make_critic(spec, config),
@@ -94,7 +76,7 @@ def _make_policy(spec: specs.EnvironmentSpec, config: SVG0Config, name: str) -> 
         _make_observation(spec, config, name),
         networks.LayerNormMLP(getattr(config, f"{name}_layer_sizes"), activate_final=True),
         head,
-        _ActionRange(spec.actions),
+        continuous.ActionRange(spec.actions),
     ]
     return snt.Sequential(layers, name=name)
 
@@ -130,18 +112,4 @@ def _check_keys(name: str, keys: Sequence[str], observations: Any) -> None:
         raise ValueError(
             f"{name} must be entries of the observation, {', '.join(sorted(observations))}, got "
             f"{', '.join(unknown) or 'none'}."
-        )
-
-
-def _check_actions(spec: Any) -> None:
-    continuous = isinstance(spec, specs.BoundedArray) and np.issubdtype(spec.dtype, np.floating)
-    if not continuous or len(spec.shape) != 1:
-        raise ValueError(
-            f"SVG0 needs continuous actions, one vector, but this environment's is {spec!r}. "
-            "Choose an environment with a Box action space."
-        )
-    if not (np.all(np.isfinite(spec.minimum)) and np.all(np.isfinite(spec.maximum))):
-        raise ValueError(
-            f"SVG0 needs actions with finite bounds, got {spec!r}: wrap the environment in one "
-            "that has them."
         )

@@ -1,0 +1,57 @@
+"""A tiny CRR agent, and episodes of the sled to learn from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.agents import svg0_parts
+from tfagents_x import datasets, specs
+from tfagents_x.agents import collection, offline_training, run_directory
+from tfagents_x.agents.crr import CRRBuilder, CRRConfig
+
+TINY = dict(
+    batch_size=4,
+    sequence_length=4,
+    sequence_period=3,
+    policy_layer_sizes=(8,),
+    critic_layer_sizes=(8,),
+    lstm_size=4,
+    num_atoms=5,
+    evaluation_period=4,
+    evaluation_episodes=2,
+)
+
+
+def record(folder, episodes=5):
+    """Episodes of random actions, recorded as `collect` does."""
+    sled, rng = svg0_parts.Sled(), np.random.default_rng(0)
+    manifest = datasets.Manifest("sled:", specs.make_environment_spec(sled))
+    writer = datasets.EpisodeWriter(folder, manifest)
+    recorder = collection.Recorder(writer)
+    for number in range(episodes):
+        sled.seed_episode(number)
+        timestep = sled.reset()
+        recorder.observe_first(sled, timestep)
+        while not timestep.last():
+            action = rng.uniform(-1, 3, [2]).astype(np.float32)
+            timestep = sled.step(action)
+            recorder.observe(sled, timestep, action)
+    writer.close()
+    return datasets.load(folder)
+
+
+def make_builder(rows, **changes):
+    config = CRRBuilder.fit(CRRConfig(**{**TINY, **changes}), rows)
+    return CRRBuilder(config, specs.make_environment_spec(svg0_parts.Sled()))
+
+
+def make_training(path, rows, environment="sled", fingerprint="a", changes=(), **options):
+    path.mkdir(exist_ok=True)
+    return offline_training.OfflineTraining(
+        make_builder(rows, **dict(changes)),
+        rows,
+        run_directory.RunDirectory(path),
+        environment=svg0_parts.Sled() if environment == "sled" else environment,
+        fingerprint=fingerprint,
+        **options,
+    )
