@@ -1,8 +1,6 @@
-"""BCLearner against three steps of Acme's, its losses and options, and its errors."""
+"""BCLearner against three steps of Acme's, on one device and two, and its options."""
 
 from __future__ import annotations
-
-import json
 
 import numpy as np
 import pytest
@@ -13,109 +11,25 @@ import tree
 
 from tests import golden_cases, strategies
 from tests.learners import modes
+from tests.learners.golden_bc import (
+    BY_NAME,
+    CASES,
+    CONTINUOUS,
+    DISCRETE,
+    STEPS,
+    GoldenNetwork,
+    batches,
+    check_updates,
+    config,
+    make,
+    tensors,
+)
 from tfagents_x import networks, specs, types, utils
 from tfagents_x.learners import base, bc_losses
 from tfagents_x.learners.bc import BCLearner
 from tfagents_x.utils import counting, distribute, loggers
 
 tfd = tfp.distributions
-CASES = golden_cases.load("learner_bc")
-BY_NAME = {case.name: case for case in CASES}
-STEPS = 3
-
-
-def config(case):
-    return json.loads(str(case["config"]))
-
-
-class GoldenNetwork(snt.Module):
-    """The notes' network with the case's weights, ending in the policy of the case."""
-
-    def __init__(self, case):
-        super().__init__()
-        settings, weights = config(case), case.under("weights.online")
-        sizes = weights["W1"].shape[1], weights["W2"].shape[1]
-        self.mlp = snt.nets.MLP(sizes, activation=tf.tanh)
-        self.policy, self.stddev = settings["policy"], settings.get("stddev")
-        utils.create_variables(self, [specs.Array((3,), np.float32)])
-        first, second = self.mlp.submodules
-        self.named = {"W1": first.w, "b1": first.b, "W2": second.w, "b2": second.b}
-        for name, variable in self.named.items():
-            variable.assign(weights[name])
-
-    def __call__(self, observation):
-        output = self.mlp(observation)
-        if self.policy == "gaussian":
-            return tfd.MultivariateNormalDiag(output, self.stddev * tf.ones_like(output))
-        if self.policy == "gaussian_scale":
-            mean, scale = tf.split(output, 2, axis=-1)
-            return tfd.MultivariateNormalDiag(mean, tf.nn.softplus(scale) + 1e-3)
-        return output
-
-
-def with_aux(network, transitions):
-    """The notes' auxiliary metrics."""
-    logits = network(transitions.observation)
-    right = tf.equal(tf.argmax(logits, -1, tf.int32), transitions.action)
-    log_prob = bc_losses.log_prob(logits, transitions.action)
-    return -tf.reduce_mean(log_prob), {
-        "accuracy": tf.reduce_mean(tf.cast(right, tf.float32)),
-        "max_logit": tf.reduce_max(logits),
-        "log_prob": log_prob,
-    }
-
-
-def mode_of(output, seed):
-    del seed
-    return output.mode() if isinstance(output, tfd.Distribution) else output
-
-
-def golden_loss(settings):
-    """The case's loss function; None for Acme TF, whose is our default."""
-    bins = settings.get("num_bins")
-    kind = settings.get("loss")
-    bases = {
-        "logp": bc_losses.logp(num_bins=bins),
-        "mse": bc_losses.mse(mode_of),
-        "logp+aux": with_aux,
-    }
-    if kind in (None, *bases):
-        return bases.get(kind)
-    kind, inner = kind[:-1].split("(")
-    if kind == "peerbc":
-        return bc_losses.peerbc(bases[inner], settings["zeta"])
-    return bc_losses.rcal(bases[inner], settings["discount"], settings["alpha"], bins)
-
-
-def make(case, dataset, strategy=None, **kwargs):
-    """The case's network, and the learner on it."""
-    settings = config(case)
-    adam = settings["adam"]
-    with distribute.scope(strategy):
-        network = GoldenNetwork(case)
-        optimizer = snt.optimizers.Adam(adam["learning_rate"], adam["b1"], adam["b2"], adam["eps"])
-    settings = {
-        "loss_fn": golden_loss(settings),
-        "loss_has_aux": settings.get("loss_has_aux", False),
-        "num_sgd_steps_per_step": settings.get("num_sgd_steps_per_step", 1),
-        "optimizer": optimizer,
-        "checkpoint": False,
-        "logger": loggers.NoOpLogger(),
-        "accelerator_strategy": strategy,
-        **kwargs,
-    }
-    return BCLearner(network, adam["learning_rate"], dataset, **settings), network
-
-
-def batches(case):
-    fields = types.Transition._fields[:5]
-    return [
-        types.Transition(**{name: case[f"in.{name}"][k] for name in fields}) for k in range(STEPS)
-    ]
-
-
-def tensors(case, rows=slice(None)):
-    return tree.map_structure(lambda x: tf.convert_to_tensor(x[rows]), batches(case)[0])
 
 
 @pytest.fixture
@@ -136,17 +50,6 @@ def stored_permutations(monkeypatch):
         monkeypatch.setattr(bc_losses, "permute_within_rows", lookup)
 
     return use
-
-
-def check_updates(case, learner, network, only=None):
-    for k in range(1, STEPS + 1):
-        result = learner.step()
-        wanted = case.under(f"out.step{k}.metrics")
-        assert set(result) == set(wanted)
-        for name in only or wanted:
-            golden_cases.assert_close(result[name], wanted[name], rtol=1e-4, atol=2e-6)
-        for name, weights in case.under(f"out.step{k}.online").items():
-            golden_cases.assert_close(network.named[name], weights, rtol=1e-4, atol=2e-6)
 
 
 @modes.all_modes
@@ -212,9 +115,6 @@ def test_auxiliary_metrics_of_two_replicas_are_means():
     log_prob = case["out.step1.metrics.log_prob"]
     np.testing.assert_allclose(result["log_prob"], log_prob.mean(), rtol=1e-5)
     np.testing.assert_allclose(result["accuracy"], case["out.step1.metrics.accuracy"])
-
-
-CONTINUOUS, DISCRETE = BY_NAME["logp_gaussian_scale"], BY_NAME["logp_categorical"]
 
 
 def test_default_loss_fits_the_action_space():
@@ -299,56 +199,6 @@ def test_going_on_draws_what_would_have_been_drawn(several):
     assert np.any(other.save()["networks"]["policy"][0] != first.save()["networks"]["policy"][0])
 
 
-@pytest.mark.parametrize("jit", [False, True])
-def test_permutations_are_uniform_and_each_row_has_its_own(jit):
-    rows = tf.tile([[0, 1, 2]], [6000, 1])
-    permute = tf.function(bc_losses.permute_within_rows, jit_compile=jit)
-    permuted = permute(rows, tf.constant([1, 2])).numpy()
-    assert np.array_equal(np.sort(permuted, 1), rows)
-    _, counts = np.unique(permuted, axis=0, return_counts=True)
-    assert len(counts) == 6 and np.sum((counts - 1000.0) ** 2 / 1000.0) < 20.5  # p = 0.001
-    assert not np.array_equal(permuted, permute(rows, tf.constant([1, 3])))
-    # Whole vectors change places along the first axis of an action.
-    pairs = tf.reshape(tf.range(24), [2, 3, 4])
-    assert np.array_equal(np.sort(permute(pairs, tf.constant([1, 2])), 1), pairs)
-
-
-def test_losses_are_functions_of_network_and_numpy_transitions():
-    for name in ("mse_gaussian_mode", "rcal_categorical", "rcal_bins", "peerbc_invariant"):
-        case = BY_NAME[name]
-        value = golden_loss(config(case))(GoldenNetwork(case), batches(case)[0])
-        golden_cases.assert_close(value, case["out.step1.metrics.loss"], rtol=1e-4, atol=2e-6)
-
-
-def test_mse_samples_a_distribution_with_the_seed():
-    output = tfd.MultivariateNormalDiag(tf.zeros([8, 3]), tf.ones([8, 3]))
-    data, seed = batches(CONTINUOUS)[0], tf.constant([4, 5])
-    loss = lambda **seeds: float(bc_losses.mse()(lambda _: output, data, **seeds))
-    want = np.mean((output.sample(seed=seed) - data.action) ** 2)
-    np.testing.assert_allclose(loss(seed=seed), want, rtol=1e-5)
-    assert loss() != loss()
-
-
-def test_rcal_gives_one_of_equal_values_the_gradient():
-    """Of a head that begins with zeros all values are equal; the source takes the first."""
-    logits = tf.Variable(tf.zeros([1, 3]))
-    transitions = types.Transition(tf.zeros([1, 1]), tf.constant([2]), 0.0, 0.0, tf.ones([1, 1]))
-    network = lambda x: logits + x
-    with tf.GradientTape() as tape:
-        loss = bc_losses.rcal(lambda *_: tf.constant(0.0), 0.5, 1.0)(network, transitions)
-    np.testing.assert_allclose(tape.gradient(loss, logits), [[0.5, 0.0, -1.0]])
-
-
-def test_one_action_dimension_leaves_peerbc_a_multiple():
-    network = lambda x: tfd.MultivariateNormalDiag(x[:, :1], tf.ones([8, 1]))
-    data = tensors(CONTINUOUS)
-    data = data._replace(action=data.action[:, :1])
-    want = 0.7 * bc_losses.logp()(network, data)
-    np.testing.assert_allclose(
-        bc_losses.peerbc(bc_losses.logp(), 0.3)(network, data), want, rtol=1e-5
-    )
-
-
 def test_counts_and_names_are_those_of_the_sources():
     rows = loggers.InMemoryLogger()
     learner, network = make(DISCRETE, iter(batches(DISCRETE)), logger=rows)
@@ -416,178 +266,6 @@ def test_losses_that_are_not_finite_stop():
         learner.step()
 
 
-BAD_RESULTS = {
-    "pair": (lambda x: (x, {}), False, r"tuple of 2.*loss_has_aux=True"),
-    "none": (lambda x: None, False, "float scalar, got None"),
-    "number": (lambda x: 1.0, False, "float scalar, got 1.0"),
-    "integer": (lambda x: tf.cast(x, tf.int32), False, "float scalar, got.*int32"),
-    "vector": (lambda x: x * tf.ones([8]), False, r"scalar, got shape \(8,\).*reduce_mean"),
-    "function": (lambda x: bc_losses.logp(), False, r"pass logp\(\), not logp"),
-    "constant": (lambda x: tf.stop_gradient(x), False, "does not depend on the network's"),
-    "bare": (lambda x: x, True, r"pair \(loss, metrics\)"),
-    "triple": (lambda x: (x, {}, {}), True, r"pair \(loss, metrics\)"),
-    "no_dict": (lambda x: (x, x), True, r"pair \(loss, metrics\), metrics a dictionary"),
-    "aux_vector": (lambda x: (x * tf.ones([8]), {}), True, r"scalar, got shape \(8,\)"),
-    "loss": (lambda x: (x, {"loss": x}), True, "under the name 'loss'.*the learner reports"),
-    "norm": (lambda x: (x, {"gradient_norm": x}), True, "under the name 'gradient_norm'"),
-    "key": (lambda x: (x, {1: x}), True, "under the name 1; it must be a text"),
-    "nested": (lambda x: (x, {"a": {"b": x}}), True, "metric a must be one tensor of numbers"),
-    "text": (lambda x: (x, {"a": "high"}), True, "metric a must be one tensor of numbers"),
-    "empty": (lambda x: (x, {"a": None}), True, "metric a is a NoneType"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_RESULTS)
-def test_bad_results_of_loss_fn_are_explained(name):
-    result, has_aux, message = BAD_RESULTS[name]
-    loss_fn = lambda network, x: result(bc_losses.logp()(network, x))
-    learner, _ = make(DISCRETE, iter(batches(DISCRETE)), loss_fn=loss_fn, loss_has_aux=has_aux)
-    with pytest.raises((TypeError, ValueError), match=message):
-        learner.step()
-
-
-def acme_jax(apply_fn, params, key, transitions):
-    """The signature of the source's losses."""
-
-
-BAD_ARGUMENTS = {
-    "loss_fn": ({"loss_fn": "mse"}, r"loss_fn must be a function of \(network, transitions\)"),
-    "signature": ({"loss_fn": acme_jax}, r"\(network, transitions\), got one of \(apply_fn, par"),
-    "optimizer": ({"optimizer": 1e-3}, "policy optimizer must be a Sonnet optimizer"),
-    "several": ({"num_sgd_steps_per_step": 0}, "num_sgd_steps_per_step must be at least 1"),
-    "rate": ({"optimizer": None, "learning_rate": -1.0}, "learning_rate must be between 0"),
-    "seed": ({"seed": -1}, "seed must be at least 0"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_ARGUMENTS)
-def test_bad_arguments_are_explained(name):
-    arguments, message = BAD_ARGUMENTS[name]
-    arguments = {"checkpoint": False, "learning_rate": 1e-2, **arguments}
-    with pytest.raises((ValueError, TypeError), match=message):
-        BCLearner(GoldenNetwork(DISCRETE), dataset=iter([]), **arguments)
-
-
-def test_networks_that_are_none_are_explained():
-    with pytest.raises(TypeError, match="network must be a snt.Module"):
-        BCLearner(lambda x: x, 1e-2, iter([]))
-    with pytest.raises(ValueError, match="network has no variables yet.*create_variables"):
-        BCLearner(snt.Linear(2), 1e-2, iter([]))
-
-
-LOSSES = bc_losses
-BAD_LOSSES = {
-    "logp": (lambda: LOSSES.logp("x"), r"logp_fn must be a function of \(output, action\)"),
-    "logp_bins": (lambda: LOSSES.logp(num_bins=0), "num_bins must be at least 1"),
-    "mse": (lambda: LOSSES.mse(lambda x: x), r"sample_fn must be a function of \(output, seed\)"),
-    "peerbc": (lambda: LOSSES.peerbc(0.1, 0.1), "base_loss_fn must be a function of"),
-    "zeta": (lambda: LOSSES.peerbc(LOSSES.logp(), "x"), "zeta must be a number"),
-    "discount": (lambda: LOSSES.rcal(LOSSES.logp(), 1.1, 0.1), "discount must be between"),
-    "alpha": (lambda: LOSSES.rcal(LOSSES.logp(), 0.9, None), "alpha must be a number"),
-    "rcal_bins": (lambda: LOSSES.rcal(LOSSES.logp(), 0.9, 0.1, 1.5), "num_bins must be an int"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_LOSSES)
-def test_bad_arguments_of_losses_are_explained(name):
-    build, message = BAD_LOSSES[name]
-    with pytest.raises((ValueError, TypeError), match=message):
-        build()
-
-
-ACTIONS = CONTINUOUS["in.action"][0]
-normal = lambda x: tfd.MultivariateNormalDiag(x, tf.ones([8, 3]))
-logits = lambda x: tf.zeros([8, 4]) + x[:, :1]
-peerbc, rcal = bc_losses.peerbc, bc_losses.rcal
-integers = np.zeros([8], np.int32)
-MISMATCHES = {
-    "logits": (bc_losses.logp(), logits, ACTIONS, "counts as logits.*float32.*mse"),
-    "normal": (bc_losses.logp(), normal, integers, "distribution over float32.*actions are int32"),
-    "categorical": (
-        *(bc_losses.logp(), lambda x: tfd.Categorical(logits(x)), ACTIONS),
-        "distribution over int32.*actions are float32",
-    ),
-    "shape": (bc_losses.logp(), normal, ACTIONS[:, :2], r"shape \(3,\), those of the data \(2,\)"),
-    "collection": (
-        *(bc_losses.logp(), lambda x: tfd.Normal(x, 1.0), ACTIONS),
-        "collection of distributions of single numbers",
-    ),
-    "column": (bc_losses.logp(), logits, integers[:, None], r"\[B, A\] for actions \[B\]"),
-    "vectors": (bc_losses.logp(), lambda x: x[:, 0], integers, r"\[B, A\] for actions \[B\]"),
-    "output": (bc_losses.logp(), lambda x: (x, x), integers, "logits or a tfp distribution"),
-    "bins": (bc_losses.logp(num_bins=3), logits, integers, r"num_bins = 3.*\[B, D \* 3\]"),
-    "nested": (bc_losses.logp(), logits, {"a": integers}, "actions that are one tensor"),
-    "mse": (bc_losses.mse(), lambda x: x, integers, "mse is for continuous actions.*int32"),
-    "mse_shape": (bc_losses.mse(), lambda x: x[:, :1], ACTIONS, r"\(8, 1\), those of the data"),
-    "mse_output": (bc_losses.mse(), lambda x: [x], ACTIONS, "actions or a tfp distribution"),
-    "mse_sample": (
-        *(bc_losses.mse(), lambda x: tfd.Independent(tfd.Poisson(x**2), 1), ACTIONS),
-        "have no gradient",
-    ),
-    "peerbc": (peerbc(bc_losses.logp(), 0.1), logits, integers, r"dimensions of each action, \[B"),
-    "peerbc_base": (
-        *(peerbc(lambda *_: (tf.constant(0.0), {}), 0.1), normal, ACTIONS),
-        r"base_loss_fn must return a float scalar, got \(",
-    ),
-    "rcal": (rcal(bc_losses.logp(), 0.9, 0.1), normal, ACTIONS, "rcal needs.*returns logits"),
-    "rcal_base": (
-        *(rcal(lambda n, x: n(x.observation), 0.9, 0.1), logits, integers),
-        r"base_loss_fn must return a scalar, got shape \(8, 4\)",
-    ),
-    "core": (bc_losses.logp(), snt.LSTM(4), integers, "recurrent core.*policy_improvement_modes"),
-}
-
-
-@pytest.mark.parametrize("name", MISMATCHES)
-def test_mismatches_are_explained(name):
-    loss_fn, network, action, message = MISMATCHES[name]
-    data = batches(CONTINUOUS)[0]._replace(action=action)
-    learner, _ = make(DISCRETE, iter([data]), loss_fn=loss_fn)
-    learner._network = network
-    with pytest.raises((ValueError, TypeError), match=message):
-        learner.step()
-
-
-DATA = batches(DISCRETE)[0]
-EMPTY = tree.map_structure(lambda x: x[:0], DATA)
-SEQUENCES = types.Step(*[np.repeat(x[:, None], 2, 1) for x in DATA[:4]], DATA.reward > 0)
-BAD_BATCHES = {
-    "pair": (types.ReplaySample((), (DATA.observation, DATA.action)), "types.Transition.*tuple"),
-    "short": (DATA._replace(action=DATA.action[:7]), r"observation has shape \(8, 3\).*\[7\]"),
-    "scalar": (DATA._replace(action=np.int32(1)), r"an observation and an action, \[B"),
-    "empty": (EMPTY, r"an observation and an action, \[B, ...\] with at least one row"),
-    "missing": (DATA._replace(observation=None), r"an observation and an action, \[B"),
-    "sequences": (SEQUENCES, r"\[B, T, ...\] = \(8, 2\)"),
-    "outside": (DATA._replace(action=DATA.action + 4), "actions outside the action space"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_BATCHES)
-def test_bad_batches_are_explained(name):
-    data, message = BAD_BATCHES[name]
-    learner, _ = make(DISCRETE, iter([data]), loss_fn=None)
-    with pytest.raises((ValueError, TypeError), match=message):
-        learner.step()
-
-
-def test_rcal_needs_the_next_observation():
-    data = DATA._replace(next_observation=())
-    learner, _ = make(BY_NAME["rcal_categorical"], iter([data]))
-    with pytest.raises(ValueError, match="next_observation, which is empty"):
-        learner.step()
-
-
-def test_batches_that_cannot_be_cut_are_explained():
-    learner, _ = make(DISCRETE, iter([DATA]), num_sgd_steps_per_step=3)
-    with pytest.raises(ValueError, match="batch of 8 per replica.*num_sgd_steps_per_step = 3"):
-        learner.step()
-    signature = tree.map_structure(lambda x: tf.TensorSpec([None, *x.shape[1:]], x.dtype), DATA)
-    with pytest.raises(ValueError, match="drop_remainder=True"):
-        make(DISCRETE, iter([]), num_sgd_steps_per_step=2)[0]._update.get_concrete_function(
-            signature
-        )
-
-
 def test_networks_with_dropout_through_partial_application():
     network = snt.nets.MLP([16, 4], dropout_rate=0.5)
     network(tf.zeros([1, 3]), is_training=False)
@@ -596,7 +274,7 @@ def test_networks_with_dropout_through_partial_application():
         return bc_losses.logp()(lambda x: network(x, is_training=True), transitions)
 
     learner = BCLearner(
-        network, 1e-2, iter([DATA]), None, loggers.NoOpLogger(), False, loss_fn=loss_fn
+        network, 1e-2, iter(batches(DISCRETE)), None, loggers.NoOpLogger(), False, loss_fn=loss_fn
     )
     assert np.isfinite(learner.step()["loss"])
 

@@ -10,11 +10,10 @@ and saves and restores all of it.
 from __future__ import annotations
 
 import abc
-import dataclasses
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import numpy as np
 import sonnet as snt
@@ -24,62 +23,11 @@ import tree
 
 from tfagents_x import core, types
 from tfagents_x.learners import checks, feed, optimizers, saving, targets
+from tfagents_x.learners.contract import Losses, Metrics, NonFiniteError, Trained
 from tfagents_x.utils import counting, distribute, loggers, nest
-
-Metrics = dict[str, tf.Tensor]
 
 # How TensorFlow's messages end when it was a dataset that failed.
 _ITERATOR = "[[IteratorGetNext]]"
-
-
-@dataclasses.dataclass(frozen=True)
-class Trained:
-    """What one optimizer trains.
-
-    Attributes:
-      variables: trainable variables, in the order of their gradients.
-      optimizer: Sonnet optimizer, or any object with `apply(updates, parameters)`.
-      max_gradient_norm: gradients are scaled down to this global norm; None for no limit.
-    """
-
-    variables: Sequence[tf.Variable]
-    optimizer: snt.Optimizer
-    max_gradient_norm: Optional[float] = None
-
-
-class Losses(NamedTuple):
-    """What an algorithm says about one batch.
-
-    Attributes:
-      losses: scalar to minimise for each name in the learner's `trained`.
-      metrics: scalars to report, under the names that the source reports.
-      per_item: nest of tensors [B, ...] for the host, such as new priorities.
-    """
-
-    losses: Mapping[str, tf.Tensor]
-    metrics: Metrics
-    per_item: types.NestedTensor = ()
-
-
-class NonFiniteError(ArithmeticError, ValueError):
-    """An update produced a metric that is NaN or infinite.
-
-    Attributes:
-      step: number of the update, the first is 1.
-      metrics: names of the metrics that are not finite.
-    """
-
-    def __init__(self, step: int, values: Mapping[str, float]):
-        bad = {k: float(v) for k, v in values.items() if not np.isfinite(v)}
-        super().__init__(
-            f"Update {step} gave "
-            + ", ".join(f"{k} = {v}" for k, v in bad.items())
-            + ". The parameters are no longer usable; go back to the last checkpoint. Usual "
-            "causes: rewards or observations that are not finite, actions outside the action "
-            "space, or too high a learning rate."
-        )
-        self.step = step
-        self.metrics = tuple(bad)
 
 
 class Learner(core.Learner):
@@ -197,7 +145,9 @@ class Learner(core.Learner):
         if self._target_copy:
             self._target_copy.before_update(self._num_steps)
         several = len(self._trained) > 1
-        with tf.GradientTape(persistent=several) as tape:
+        # Only what is trained is watched: what target networks do need not be recorded.
+        with tf.GradientTape(persistent=several, watch_accessed_variables=False) as tape:
+            tape.watch([part.variables for part in self._trained.values()])
             result = self._losses(data)
         gradients = {
             name: tape.gradient(result.losses[name], part.variables)
@@ -427,24 +377,7 @@ class Learner(core.Learner):
         Raises:
           ValueError: the state has other names, shapes or dtypes.
         """
-        ours = self._state()
-        names = lambda nested: {"/".join(map(str, p)) for p, _ in tree.flatten_with_path(nested)}
-        missing, unknown = names(ours) - names(state), names(state) - names(ours)
-        if missing or unknown:
-            raise ValueError(
-                "This state was not saved by a learner like this one: it lacks "
-                f"{sorted(missing)[:3] or 'nothing'} and has {sorted(unknown)[:3] or 'nothing'} "
-                "that this learner has not."
-            )
-        pairs = zip(tree.flatten_with_path(ours), tree.flatten(state))
-        for (path, variable), value in pairs:
-            if tuple(variable.shape) != np.shape(value):
-                raise ValueError(
-                    f"{'/'.join(map(str, path))} has shape {tuple(variable.shape)}, the saved "
-                    f"state {np.shape(value)}: it belongs to a network of another size."
-                )
-        for variable, value in zip(tree.flatten(ours), tree.flatten(state)):
-            variable.assign(value)
+        saving.assign(self._state(), state)
 
 
 def _variables(optimizer: Any) -> tuple[tf.Variable, ...]:

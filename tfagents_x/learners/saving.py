@@ -8,8 +8,11 @@ import time
 from collections.abc import Mapping
 from typing import Any, Optional
 
+import numpy as np
 import sonnet as snt
+import tree
 
+from tfagents_x import types
 from tfagents_x.learners import checks
 from tfagents_x.utils import savers, snapshots
 
@@ -74,3 +77,27 @@ class PeriodicSaver:
 
     def _folder(self) -> savers.CheckpointFolder:
         return savers.CheckpointFolder(self.directory / "checkpoints")
+
+
+def assign(variables: types.Nest, values: types.NestedArray) -> None:
+    """Gives a nest of variables the values of a nest of the same structure.
+
+    Raises:
+      ValueError: `values` has other names or shapes; nothing is assigned then.
+    """
+    names = lambda nested: {"/".join(map(str, p)) for p, _ in tree.flatten_with_path(nested)}
+    missing, unknown = names(variables) - names(values), names(values) - names(variables)
+    if missing or unknown:
+        raise ValueError(
+            "This state was not saved by a learner like this one: it lacks "
+            f"{sorted(missing)[:3] or 'nothing'} and has {sorted(unknown)[:3] or 'nothing'} "
+            "that this learner has not."
+        )
+    for (path, variable), value in zip(tree.flatten_with_path(variables), tree.flatten(values)):
+        if tuple(variable.shape) != np.shape(value):
+            raise ValueError(
+                f"{'/'.join(map(str, path))} has shape {tuple(variable.shape)}, the saved "
+                f"state {np.shape(value)}: it belongs to a network of another size."
+            )
+    for variable, value in zip(tree.flatten(variables), tree.flatten(values)):
+        variable.assign(value)

@@ -16,7 +16,7 @@ import tree
 
 from tfagents_x import types
 from tfagents_x.learners import base, checks, continuous, saving, targets
-from tfagents_x.networks import action_values, recurrence
+from tfagents_x.networks import recurrence, sampled_values
 from tfagents_x.ops import retrace
 from tfagents_x.utils import counting, distribute, loggers, nest
 
@@ -188,7 +188,7 @@ class SVG0Learner(base.Learner):
         # Retrace for the critic. V(x_0) enters no target.
         seed_t, seed = self._seeds(2)
         samples_t = target_pi.sample(self._num_samples, seed=seed_t)[:, 1:]
-        v_t = tf.reduce_mean(self._values(o_t, samples_t), 0)
+        v_t = tf.reduce_mean(self._values(o_t, samples_t, differentiable=False), 0)
         v_t -= self._distillation_cost * kl[1:]
         log_rhos = target_pi.log_prob(data.action)[:-1] - data.extras[:-1]
         returns = retrace.retrace_from_importance_weights(
@@ -229,14 +229,14 @@ class SVG0Learner(base.Learner):
             return tf.zeros_like(data.reward)
         return continuous.kl_divergence(pi, self._distribution(prior, data))
 
-    def _values(self, observations: types.NestedTensor, actions: tf.Tensor) -> tf.Tensor:
+    def _values(
+        self, observations: types.NestedTensor, actions: tf.Tensor, differentiable: bool = True
+    ) -> tf.Tensor:
         """The target critic's values of `actions` [S, T, B, ...]: [S, T, B]."""
         shape = actions.shape
-        merge = lambda x: snt.merge_leading_dims(x, 2)
+        states = tree.map_structure(lambda x: snt.merge_leading_dims(x, 2), observations)
         flat = tf.reshape(actions, [shape[0], -1, *shape[3:]])
-        values, _ = action_values.evaluate_actions(
-            self._target_critic, tree.map_structure(merge, observations), flat
-        )
+        values = sampled_values.sampled_values(self._target_critic, states, flat, differentiable)
         return tf.reshape(values, [shape[0], shape[1], -1])
 
 

@@ -59,14 +59,22 @@ def evaluate_rows(
       actions: nest of tensors [num_actions * M, ...].
       num_actions: N.
     """
+    return of_actions(critic, observations, num_actions)(actions)
+
+
+def of_actions(
+    critic: Any, observations: types.NestedTensor, num_actions: Any
+) -> Callable[[types.NestedTensor], Any]:
+    """`evaluate_rows` as a function of the actions; what it can, it computes now."""
     if type(critic) is snt.Sequential and critic._layers:
         first, *others = critic._layers
-        values = evaluate_rows(first, observations, actions, num_actions)
-        return snt.Sequential(others)(values) if others else values
+        begin = of_actions(first, observations, num_actions)
+        return lambda actions: snt.Sequential(others)(begin(actions)) if others else begin(actions)
     if type(critic) is multiplexers.CriticMultiplexer:
         embedded = repeat(critic.embed_observation(observations), num_actions)
-        return critic.combine(embedded, critic.embed_action(actions))
-    return critic(repeat(observations, num_actions), actions)
+        return lambda actions: critic.combine(embedded, critic.embed_action(actions))
+    repeated = repeat(observations, num_actions)
+    return lambda actions: critic(repeated, actions)
 
 
 def step_rows(
