@@ -46,6 +46,11 @@ CASES = {
     # Acme's default networks.
     "svg0": Case("control", "svg0", 256, 11, ([256, 256, 256], [512, 512, 256])),
     "svg0_small": Case("control", "svg0", 32, 11, ([64, 64], [64, 64])),
+    "r2d2": Case("r2d2", "", 32, 40),
+    "r2d2_long": Case("r2d2", "", 32, 160),
+    # The last number is of updates in one call of `step()`, each on as much of the batch.
+    "bc": Case("bc", "", 256, 1, (1,)),
+    "bc_16": Case("bc", "", 256, 1, (16,)),
 }
 _ROUNDS = 4
 
