@@ -109,7 +109,10 @@ class Learner(core.Learner):
         if self._draws:
             self._make_seed(seed)
         self._feed = feed.Feed(dataset, self._strategy, self._split, prefetch_size)
-        compiled = lambda f: tf.function(f, autograph=False, jit_compile=jit_compile or None)
+        # XLA needs functions, and minibatches share their trace; else the calls only cost time.
+        nested = jit_compile or num_sgd_steps_per_step > 1
+        function = lambda f: tf.function(f, autograph=False, jit_compile=jit_compile or None)
+        compiled = lambda f: function(f) if nested else f
         self._gradients_fn = compiled(self._gradients)
         self._apply_fn = compiled(self._apply)
         self._update = tf.function(self._distributed_update, autograph=False)

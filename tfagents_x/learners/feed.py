@@ -38,6 +38,7 @@ class Feed:
             raise ValueError(f"prefetch_size must not be negative, got {prefetch_size}.")
         self._strategy = strategy
         self._split = split
+        self._ready: Callable[[Any], tuple[Any, Any]] = lambda batch: batch
         self._share: Callable[[Any], Any] = lambda data: data
         self._in_graph = False
         self._batches = self._open(source, prefetch_size)
@@ -57,19 +58,12 @@ class Feed:
         Raises:
           StopIteration: the source has ended.
         """
-        device, host = next(self._batches)
+        device, host = self._ready(next(self._batches))
         return self._share(device), host
 
-    def _open(self, source: Any, prefetch_size: int) -> Iterator[tuple[Any, Any]]:
+    def _open(self, source: Any, prefetch_size: int) -> Iterator[Any]:
         if isinstance(source, tf.data.Dataset):
-            dataset = source.map(lambda *sample: self._parts(_sample(sample)))
-            dataset = dataset.prefetch(prefetch_size) if prefetch_size else dataset
-            if distribute.is_distributed(self._strategy):
-                dataset = self._strategy.experimental_distribute_dataset(dataset)
-                self._share = lambda data: distribute.check_equal_shares(data, self._strategy)
-            else:
-                self._in_graph = _is_static(dataset.element_spec)
-            return iter(dataset)
+            return iter(self._prepared(source, prefetch_size))
         if isinstance(source, _DISTRIBUTED):
             # Per-replica values are taken as they are.
             return map(self._split, iter(source))
@@ -80,6 +74,19 @@ class Feed:
             )
         self._share = lambda data: distribute.distribute_batch(data, self._strategy)
         return map(self._parts, iter(source))
+
+    def _prepared(self, source: tf.data.Dataset, prefetch_size: int) -> Any:
+        prefetch = lambda x: x.prefetch(prefetch_size) if prefetch_size else x
+        dataset = source.map(lambda *sample: self._parts(_sample(sample)))
+        if distribute.is_distributed(self._strategy):
+            self._share = lambda data: distribute.check_equal_shares(data, self._strategy)
+            return self._strategy.experimental_distribute_dataset(prefetch(dataset))
+        if not _is_static(dataset.element_spec):
+            return prefetch(dataset)
+        self._in_graph = True
+        # Parted in the update's graph: a stage of its own takes longer than what it does.
+        self._ready = lambda x: self._parts(_sample(x if type(x) is tuple else (x,)))
+        return prefetch(source)
 
     def _parts(self, sample: Any) -> tuple[Any, Any]:
         if isinstance(sample, (types.Step, types.Transition)):  # As offline datasets have it.
