@@ -100,27 +100,34 @@ def test_minibatches(replicas):
     halves = [rows(0), rows(4)]
     expected = toy.ToyLearner(iter(halves), copy=COPY)
     metrics = run(expected, 2)
-    if replicas == 2:
-        # A replica cuts its own share: its rows are the halves' first or second two.
-        order = np.array([0, 1, 4, 5, 2, 3, 6, 7])
-        whole = tree.map_structure(lambda x: x[order], whole)
+    # A replica cuts its own share: its rows are the halves' first or second two.
+    order = np.array([0, 1, 4, 5, 2, 3, 6, 7]) if replicas == 2 else np.arange(8)
+    whole = tree.map_structure(lambda x: x[order], whole)
     strategy = strategies.mirrored() if replicas == 2 else None
     learner = toy.ToyLearner(iter([whole]), strategy, COPY, num_sgd_steps_per_step=2)
     (combined,) = run(learner, 1)
     assert_same(combined, {k: (metrics[0][k] + metrics[1][k]) / 2 for k in combined})
     assert_same(learner.save(), expected.save())
     assert learner.num_updates == 2
-    if replicas == 1:
-        ((_, per_item),) = learner.seen
-        np.testing.assert_allclose(
-            per_item, np.concatenate([x for _, x in expected.seen]), rtol=1e-5
-        )
+    ((_, per_item),) = learner.seen
+    errors = np.concatenate([x for _, (x,) in expected.seen])
+    assert len(per_item) == replicas
+    np.testing.assert_allclose(np.concatenate(per_item), errors[order], rtol=1e-5)
+
+
+def test_the_graph_does_not_grow_with_the_minibatches():
+    def nodes(several):
+        learner = toy.ToyLearner(iter([]), num_sgd_steps_per_step=several)
+        specs = tuple(tf.TensorSpec(x.shape) for x in next(toy.samples(1, 16)).data)
+        return len(learner._update.get_concrete_function(specs).graph.as_graph_def().node)
+
+    assert nodes(2) == nodes(16)
 
 
 def test_keys_stay_on_the_host_at_full_width():
     learner = toy.ToyLearner(toy.samples(1))
     learner.step()
-    ((keys, errors),) = learner.seen
+    ((keys, (errors,)),) = learner.seen
     assert np.asarray(keys).dtype == np.uint64 and int(keys[0]) == 2**40
     assert errors.shape == (8,)
 

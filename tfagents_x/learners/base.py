@@ -138,8 +138,13 @@ class Learner(core.Learner):
         """
         return data
 
-    def _after_update(self, kept: Any, per_item: types.NestedTensor) -> None:
-        """Called after each update with the host's part of the batch and `Losses.per_item`."""
+    def _after_update(self, kept: Any, per_item: Any) -> None:
+        """Called after each update.
+
+        Args:
+          kept: the host's part of the batch.
+          per_item: `Losses.per_item` of every replica in this process, a tuple.
+        """
 
     # One update, inside out.
 
@@ -209,8 +214,7 @@ class Learner(core.Learner):
                 f"A batch of {size} per replica can't be cut into num_sgd_steps_per_step = "
                 f"{self._num_sgd_steps} equal minibatches."
             )
-        share = size // self._num_sgd_steps
-        return tree.map_structure(lambda x: x[index * share : (index + 1) * share], data)
+        return tree.map_structure(lambda x: _part(x, index, self._num_sgd_steps), data)
 
     def _distributed_update(self, data: Any) -> tuple[Metrics, tf.Tensor, Any]:
         """All replicas, all minibatches: metrics, whether they are finite, per-item outputs."""
@@ -218,6 +222,7 @@ class Learner(core.Learner):
         def run(index: Any) -> tuple[Metrics, Any]:
             metrics, per_item = self._strategy.run(self._replica_update, (data, index))
             mean = lambda x: self._strategy.reduce(tf.distribute.ReduceOp.MEAN, x, axis=None)
+            per_item = self._strategy.experimental_local_results(per_item)
             return {name: mean(value) for name, value in metrics.items()}, per_item
 
         if self._num_sgd_steps == 1:
@@ -240,16 +245,29 @@ class Learner(core.Learner):
 
     def _repeat(self, run: Any) -> tuple[Metrics, Any]:
         """`run(0)`, `run(1)`, ... in order: metrics are means, per-item outputs concatenated."""
-        # The calls share one trace of the gradients; only the calls themselves repeat.
-        results: list = []
-        for index in range(self._num_sgd_steps):
-            with tf.control_dependencies(tree.flatten(results[-1][0]) if results else []):
-                results.append(run(index))
-        means = tree.map_structure(
-            lambda *x: tf.add_n(x) / self._num_sgd_steps, *[metrics for metrics, _ in results]
+        count = self._num_sgd_steps
+        array = lambda x: tf.TensorArray(x.dtype, count, element_shape=x.shape).write(0, x)
+        metrics, per_item = run(0)
+
+        def body(index: tf.Tensor, sums: Metrics, items: Any) -> tuple[tf.Tensor, Metrics, Any]:
+            metrics, per_item = run(index)
+            sums = tree.map_structure(tf.add, sums, metrics)
+            return (
+                index + 1,
+                sums,
+                tree.map_structure(lambda a, x: a.write(index, x), items, per_item),
+            )
+
+        _, sums, items = tf.while_loop(
+            lambda index, *_: index < count,
+            body,
+            (tf.constant(1), metrics, tree.map_structure(array, per_item)),
+            parallel_iterations=1,
         )
-        concat = lambda *parts: tree.map_structure(lambda *x: tf.concat(x, 0), *parts)
-        return means, self._strategy.run(concat, [item for _, item in results])
+        return (
+            tree.map_structure(lambda x: x / count, sums),
+            tree.map_structure(lambda a: a.concat(), items),
+        )
 
     # What a user calls.
 
@@ -381,6 +399,13 @@ class Learner(core.Learner):
           ValueError: the state has other names, shapes or dtypes.
         """
         saving.assign(self._state(), state)
+
+
+def _part(x: tf.Tensor, index: Any, count: int) -> tf.Tensor:
+    """Part `index` of `count` equal ones along the first axis; static shapes stay so."""
+    share = x.shape[0] // count
+    parts = tf.reshape(x, tf.concat([[count, share], tf.shape(x)[1:]], 0))
+    return tf.ensure_shape(tf.gather(parts, index), [share, *x.shape[1:]])
 
 
 def _variables(optimizer: Any) -> tuple[tf.Variable, ...]:

@@ -231,10 +231,9 @@ class R2D2Learner(base.Learner):
         )
         return (steps, info.probability), () if self._priorities is None else info.key
 
-    def _after_update(self, kept: Any, per_item: types.NestedTensor) -> None:
+    def _after_update(self, kept: Any, per_item: Any) -> None:
         if self._priorities is not None:
-            local = self._strategy.experimental_local_results
-            self._priorities.put(local(kept), local(per_item))
+            self._priorities.put(self._strategy.experimental_local_results(kept), per_item)
 
     def _exchange(self, data: Any) -> Any:
         """Importance weights in the place of the probabilities."""
