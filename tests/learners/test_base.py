@@ -1,4 +1,4 @@
-"""The skeleton, on a toy: strategies, minibatches, target copies, state, errors."""
+"""The skeleton, on a toy: strategies, target copies, state, errors."""
 
 from __future__ import annotations
 
@@ -18,19 +18,9 @@ KINDS = {"mirrored": tf.distribute.MirroredStrategy, "replicator": snt.distribut
 COPY = {"period": 2, "count_this": True}
 
 
-def run(learner, steps=STEPS):
-    return [{k: float(v) for k, v in learner.step().items()} for _ in range(steps)]
-
-
-def assert_same(actual, expected, tolerance=1e-5):
-    tree.assert_same_structure(actual, expected)
-    for a, b in zip(tree.flatten(actual), tree.flatten(expected)):
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
-
-
 def reference():
     learner = toy.ToyLearner(toy.samples(STEPS), copy=COPY)
-    return learner, run(learner)
+    return learner, toy.run(learner)
 
 
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "xla"])
@@ -39,8 +29,8 @@ def test_two_replicas_equal_one(kind, jit):
     expected, expected_metrics = reference()
     strategy = strategies.mirrored(KINDS[kind])
     learner = toy.ToyLearner(toy.samples(STEPS), strategy, COPY, jit_compile=jit)
-    assert_same(run(learner), expected_metrics)
-    assert_same(learner.save(), expected.save())
+    toy.assert_same(toy.run(learner), expected_metrics)
+    toy.assert_same(learner.save(), expected.save())
     for network in learner._networks.values():
         for variable in network.variables:
             first, second = strategy.experimental_local_results(variable)
@@ -55,8 +45,8 @@ def test_datasets_are_distributed_like_iterators():
             lambda: toy.samples(STEPS), output_signature=signature
         )
         learner = toy.ToyLearner(dataset, strategy, COPY)
-        assert_same(run(learner), expected_metrics)
-        assert_same(learner.save(), expected.save())
+        toy.assert_same(toy.run(learner), expected_metrics)
+        toy.assert_same(learner.save(), expected.save())
 
 
 def test_variables_of_a_plain_mirrored_scope_are_trained_too():
@@ -77,8 +67,8 @@ def test_variables_of_a_plain_mirrored_scope_are_trained_too():
     finally:
         distribute.scope = scope
     assert learner.online.w.synchronization != tf.VariableSynchronization.ON_READ
-    assert_same(run(learner), expected_metrics)
-    assert_same(learner.save(), expected.save())
+    toy.assert_same(toy.run(learner), expected_metrics)
+    toy.assert_same(learner.save(), expected.save())
 
 
 def test_eager_equals_graph():
@@ -86,42 +76,10 @@ def test_eager_equals_graph():
     tf.config.run_functions_eagerly(True)
     try:
         learner = toy.ToyLearner(toy.samples(STEPS), copy=COPY)
-        assert_same(run(learner), expected_metrics)
+        toy.assert_same(toy.run(learner), expected_metrics)
     finally:
         tf.config.run_functions_eagerly(False)
-    assert_same(learner.save(), expected.save())
-
-
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_minibatches(replicas):
-    """Two SGD steps on halves are two updates; their metrics are averaged."""
-    whole = next(toy.samples(1))
-    rows = lambda start: tree.map_structure(lambda x: x[start : start + 4], whole)
-    halves = [rows(0), rows(4)]
-    expected = toy.ToyLearner(iter(halves), copy=COPY)
-    metrics = run(expected, 2)
-    # A replica cuts its own share: its rows are the halves' first or second two.
-    order = np.array([0, 1, 4, 5, 2, 3, 6, 7]) if replicas == 2 else np.arange(8)
-    whole = tree.map_structure(lambda x: x[order], whole)
-    strategy = strategies.mirrored() if replicas == 2 else None
-    learner = toy.ToyLearner(iter([whole]), strategy, COPY, num_sgd_steps_per_step=2)
-    (combined,) = run(learner, 1)
-    assert_same(combined, {k: (metrics[0][k] + metrics[1][k]) / 2 for k in combined})
-    assert_same(learner.save(), expected.save())
-    assert learner.num_updates == 2
-    ((_, per_item),) = learner.seen
-    errors = np.concatenate([x for _, (x,) in expected.seen])
-    assert len(per_item) == replicas
-    np.testing.assert_allclose(np.concatenate(per_item), errors[order], rtol=1e-5)
-
-
-def test_the_graph_does_not_grow_with_the_minibatches():
-    def nodes(several):
-        learner = toy.ToyLearner(iter([]), num_sgd_steps_per_step=several)
-        specs = tuple(tf.TensorSpec(x.shape) for x in next(toy.samples(1, 16)).data)
-        return len(learner._update.get_concrete_function(specs).graph.as_graph_def().node)
-
-    assert nodes(2) == nodes(16)
+    toy.assert_same(learner.save(), expected.save())
 
 
 def test_keys_stay_on_the_host_at_full_width():
@@ -168,7 +126,7 @@ def test_target_copy_at_the_start():
 
 def test_nothing_is_retraced():
     learner = toy.ToyLearner(toy.samples(6), copy=COPY)
-    run(learner, 6)
+    toy.run(learner, 6)
     assert learner.traces == 1
 
 
@@ -186,31 +144,31 @@ def test_clipping_limits_the_update():
 @pytest.mark.parametrize("restored_on", [1, 2])
 def test_save_and_restore_continue_exactly(restored_on):
     whole = toy.ToyLearner(toy.samples(STEPS), copy=COPY)
-    run(whole)
+    toy.run(whole)
     stream = toy.samples(STEPS)
     first = toy.ToyLearner(stream, strategies.mirrored() if restored_on == 1 else None, COPY)
-    run(first, 2)
+    toy.run(first, 2)
     state = first.save()
     assert all(isinstance(x, (np.ndarray, np.generic)) for x in tree.flatten(state))
     second = toy.ToyLearner(stream, strategies.mirrored() if restored_on == 2 else None, COPY)
     second.restore(state)
     assert second.num_updates == 2
-    run(second, 2)
-    assert_same(second.save(), whole.save())
+    toy.run(second, 2)
+    toy.assert_same(second.save(), whole.save())
 
 
 @pytest.mark.parametrize("restored_on", [1, 2])
 def test_checkpoints_continue_exactly(tmp_path, restored_on):
     whole = toy.ToyLearner(toy.samples(STEPS), copy=COPY)
-    run(whole)
+    toy.run(whole)
     stream = toy.samples(STEPS)
     first = toy.ToyLearner(stream, strategies.mirrored() if restored_on == 1 else None, COPY)
-    run(first, 2)
+    toy.run(first, 2)
     first.checkpointable.write(str(tmp_path / "c"))
     second = toy.ToyLearner(stream, strategies.mirrored() if restored_on == 2 else None, COPY)
     second.checkpointable.read(str(tmp_path / "c")).assert_consumed()
-    run(second, 2)
-    assert_same(second.save(), whole.save())
+    toy.run(second, 2)
+    toy.assert_same(second.save(), whole.save())
 
 
 def test_get_variables():
@@ -228,7 +186,7 @@ def test_counts_and_logs_tensors():
     logger = loggers.InMemoryLogger()
     counter = counting.Counter(prefix="learner")
     learner = toy.ToyLearner(toy.samples(2), logger=logger, counter=counter)
-    run(learner, 2)
+    toy.run(learner, 2)
     assert learner.num_updates == 2
     counts = counter.get_counts()
     assert counts["learner_steps"] == 2 and counts["learner_time_elapsed"] > 0
@@ -293,24 +251,6 @@ def test_restore_refuses_other_states():
         learner.restore(wrong)
 
 
-def test_uneven_batches_are_explained():
-    learner = toy.ToyLearner(toy.samples(1, batch_size=7), strategies.mirrored())
-    with pytest.raises(ValueError, match="7.*2 replicas.*multiple of 2"):
-        learner.step()
-    signature = tree.map_structure(
-        lambda x: tf.TensorSpec([None, *x.shape[1:]], x.dtype), next(toy.samples(1))
-    )
-    dataset = tf.data.Dataset.from_generator(
-        lambda: toy.samples(1, batch_size=7), output_signature=signature
-    )
-    learner = toy.ToyLearner(dataset, strategies.mirrored())
-    with pytest.raises(ValueError, match=r"unequal shares, \[4, 3\].*multiple of 2"):
-        learner.step()
-    learner = toy.ToyLearner(toy.samples(1, batch_size=7), num_sgd_steps_per_step=2)
-    with pytest.raises(ValueError, match="batch of 7.*num_sgd_steps_per_step = 2"):
-        learner.step()
-
-
 def test_wrong_kinds_are_explained():
     with pytest.raises(TypeError, match="dataset must be"):
         toy.ToyLearner(3)
@@ -341,7 +281,7 @@ def as_dataset(count, batch_size=8):
 @pytest.mark.parametrize("several", [1, 4])
 def test_the_end_of_a_dataset_changes_nothing(several, jit):
     learner = toy.ToyLearner(as_dataset(2), num_sgd_steps_per_step=several, jit_compile=jit)
-    run(learner, 2)
+    toy.run(learner, 2)
     state = learner.save()
     for _ in range(3):
         with pytest.raises(StopIteration):
@@ -353,7 +293,7 @@ def test_the_end_of_a_dataset_changes_nothing(several, jit):
 
 def test_keys_of_a_dataset_stay_on_the_host_as_they_are():
     learner = toy.ToyLearner(as_dataset(2))
-    run(learner, 2)
+    toy.run(learner, 2)
     for (keys, _), sample in zip(learner.seen, toy.samples(2)):
         assert keys.dtype == tf.uint64
         np.testing.assert_array_equal(keys, sample.info)
@@ -391,13 +331,6 @@ def test_an_update_that_fails_changes_nothing():
     for before, after in zip(tree.flatten(state), tree.flatten(learner.save())):
         np.testing.assert_array_equal(before, after)
     assert learner.num_updates == 1
-
-
-def test_minibatches_need_a_known_batch_size():
-    learner = toy.ToyLearner(iter([]), num_sgd_steps_per_step=2)
-    unknown = tuple(tf.TensorSpec([None, *x.shape[1:]]) for x in next(toy.samples(1)).data)
-    with pytest.raises(ValueError, match="drop_remainder=True"):
-        learner._update.get_concrete_function(unknown)
 
 
 def test_only_metrics_that_must_be_finite_stop_a_learner():

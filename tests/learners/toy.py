@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
+import tree
 
 from tfagents_x import types
 from tfagents_x.learners import base, targets
@@ -76,3 +77,13 @@ def samples(count, batch_size=8, seed=0):
 def variables(learner):
     """All state of the learner, flat."""
     return [v for group in learner.save().values() for vs in group.values() for v in vs]
+
+
+def run(learner, steps=4):
+    return [{k: float(v) for k, v in learner.step().items()} for _ in range(steps)]
+
+
+def assert_same(actual, expected, tolerance=1e-5):
+    tree.assert_same_structure(actual, expected)
+    for a, b in zip(tree.flatten(actual), tree.flatten(expected)):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)

@@ -22,7 +22,7 @@ import tensorflow_probability as tfp
 import tree
 
 from tfagents_x import core, types
-from tfagents_x.learners import checks, feed, optimizers, saving, targets
+from tfagents_x.learners import checks, feed, minibatches, optimizers, saving, targets
 from tfagents_x.learners.contract import Losses, Metrics, NonFiniteError, Trained
 from tfagents_x.utils import counting, distribute, loggers, nest
 
@@ -196,25 +196,10 @@ class Learner(core.Learner):
 
     def _replica_update(self, data: Any, index: Any) -> tuple[Metrics, Any]:
         """What one replica does with minibatch `index` of its share of the batch."""
-        gradients, result = self._gradients_fn(self._exchange(self._minibatch(data, index)))
+        data = minibatches.part(data, index, self._num_sgd_steps)
+        gradients, result = self._gradients_fn(self._exchange(data))
         norms = self._apply_fn(distribute.all_reduce_mean(gradients))
         return {**result.metrics, **norms}, result.per_item
-
-    def _minibatch(self, data: Any, index: Any) -> Any:
-        if self._num_sgd_steps == 1:
-            return data
-        size = tree.flatten(data)[0].shape[0]
-        if size is None:
-            raise ValueError(
-                f"num_sgd_steps_per_step = {self._num_sgd_steps} needs a dataset whose batches "
-                "are all of one size: pass drop_remainder=True to its `batch`."
-            )
-        if size % self._num_sgd_steps:
-            raise ValueError(
-                f"A batch of {size} per replica can't be cut into num_sgd_steps_per_step = "
-                f"{self._num_sgd_steps} equal minibatches."
-            )
-        return tree.map_structure(lambda x: _part(x, index, self._num_sgd_steps), data)
 
     def _distributed_update(self, data: Any) -> tuple[Metrics, tf.Tensor, Any]:
         """All replicas, all minibatches: metrics, whether they are finite, per-item outputs."""
@@ -225,10 +210,7 @@ class Learner(core.Learner):
             per_item = self._strategy.experimental_local_results(per_item)
             return {name: mean(value) for name, value in metrics.items()}, per_item
 
-        if self._num_sgd_steps == 1:
-            metrics, per_item = run(0)
-        else:
-            metrics, per_item = self._repeat(run)
+        metrics, per_item = minibatches.repeat(run, self._num_sgd_steps)
         guarded = tf.stack(list(self._guarded(metrics).values()))
         finite = tf.reduce_all(tf.math.is_finite(guarded))
         return metrics, finite, per_item
@@ -242,32 +224,6 @@ class Learner(core.Learner):
         """The scalars that must be finite for learning to go on."""
         names = metrics if self._must_be_finite is None else self._must_be_finite
         return {name: metrics[name] for name in names}
-
-    def _repeat(self, run: Any) -> tuple[Metrics, Any]:
-        """`run(0)`, `run(1)`, ... in order: metrics are means, per-item outputs concatenated."""
-        count = self._num_sgd_steps
-        array = lambda x: tf.TensorArray(x.dtype, count, element_shape=x.shape).write(0, x)
-        metrics, per_item = run(0)
-
-        def body(index: tf.Tensor, sums: Metrics, items: Any) -> tuple[tf.Tensor, Metrics, Any]:
-            metrics, per_item = run(index)
-            sums = tree.map_structure(tf.add, sums, metrics)
-            return (
-                index + 1,
-                sums,
-                tree.map_structure(lambda a, x: a.write(index, x), items, per_item),
-            )
-
-        _, sums, items = tf.while_loop(
-            lambda index, *_: index < count,
-            body,
-            (tf.constant(1), metrics, tree.map_structure(array, per_item)),
-            parallel_iterations=1,
-        )
-        return (
-            tree.map_structure(lambda x: x / count, sums),
-            tree.map_structure(lambda a: a.concat(), items),
-        )
 
     # What a user calls.
 
@@ -399,13 +355,6 @@ class Learner(core.Learner):
           ValueError: the state has other names, shapes or dtypes.
         """
         saving.assign(self._state(), state)
-
-
-def _part(x: tf.Tensor, index: Any, count: int) -> tf.Tensor:
-    """Part `index` of `count` equal ones along the first axis; static shapes stay so."""
-    share = x.shape[0] // count
-    parts = tf.reshape(x, tf.concat([[count, share], tf.shape(x)[1:]], 0))
-    return tf.ensure_shape(tf.gather(parts, index), [share, *x.shape[1:]])
 
 
 def _variables(optimizer: Any) -> tuple[tf.Variable, ...]:
