@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Mapping
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import sonnet as snt
 
@@ -13,10 +13,31 @@ from tfagents_x.agents import actors, policies
 from tfagents_x.learners import base
 from tfagents_x.replay import adders, rows, tables
 from tfagents_x.replay import base as replay_base
-from tfagents_x.utils import counting, loggers
+from tfagents_x.utils import counting, loggers, nest
 
 #: An agent's networks by the names under which checkpoints hold them.
 Networks = Mapping[str, snt.Module]
+
+
+def with_targets(
+    make: Callable[[], Mapping[str, snt.Module]], spec: specs.EnvironmentSpec
+) -> dict[str, snt.Module]:
+    """Makes networks twice: online, and as `target_...`, with the same values to begin with.
+
+    Args:
+      make: makes them, without variables; `critic` takes observations and actions, all others
+        observations.
+      spec: of the environment.
+    """
+    online, target = make(), make()
+    networks = {**online, **{f"target_{name}": network for name, network in target.items()}}
+    for name, network in networks.items():
+        actions = [spec.actions] if name.endswith("critic") else []
+        nest.create_variables(network, [spec.observations, *actions])
+    for name, network in online.items():
+        for variable, source in zip(target[name].variables, network.variables):
+            variable.assign(source)
+    return networks
 
 
 class Builder(abc.ABC):
@@ -133,6 +154,12 @@ class OnlineBuilder(Builder):
         A learner whose losses are random must repeat them from `seed` and its checkpoint.
         """
 
+    def settle(self, learner: base.Learner) -> None:
+        """Waits until what `learner` sends to replay in the background has arrived there.
+
+        Called before every batch and checkpoint, so that a run repeats.
+        """
+
     def make_tables(self) -> list[tables.Table]:
         """All tables of the replay."""
         return [self.table]
@@ -142,6 +169,9 @@ class OfflineBuilder(Builder):
     """Of an agent that learns from recorded episodes, and acts only to show what it has learned."""
 
     default_steps = 10_000
+
+    #: Whether it can't learn from episodes without rewards.
+    needs_rewards: bool = True
 
     @classmethod
     def fit(cls, config: Any, rows: types.Step) -> Any:

@@ -6,7 +6,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Callable
 
 # `int | None` is another type than `Optional[int]`, and exists from Python 3.10 on.
 _UNIONS = (typing.Union, getattr(types, "UnionType", typing.Union))
@@ -22,6 +22,23 @@ def field_types(config_class: type) -> dict[str, Any]:
         raise TypeError(f"A config is a dataclass, got {config_class!r}.")
     hints = typing.get_type_hints(config_class)
     return {field.name: hints[field.name] for field in dataclasses.fields(config_class)}
+
+
+def check(config: Any, wanted: str, fits: Callable[[Any], bool], *names: str) -> None:
+    """Checks fields of a config, for its `__post_init__`.
+
+    Args:
+      config: whose fields.
+      wanted: what they must be, in words.
+      fits: whether a value is that.
+      *names: of the fields.
+
+    Raises:
+      ValueError: one is not.
+    """
+    for name in names:
+        if not fits(getattr(config, name)):
+            raise ValueError(f"{name} must be {wanted}, got {getattr(config, name)}.")
 
 
 def from_fields(config_class: type, fields: Mapping[str, Any]) -> Any:

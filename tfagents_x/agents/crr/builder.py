@@ -15,7 +15,7 @@ from tfagents_x.agents import builder, policies
 from tfagents_x.agents.crr.config import CRRConfig
 from tfagents_x.agents.crr.networks import make_networks
 from tfagents_x.learners import rcrr
-from tfagents_x.utils import counting, loggers, nest
+from tfagents_x.utils import counting, loggers
 
 # Returns beyond those in the data, on either side: part of their range.
 _MARGIN = 0.1
@@ -49,15 +49,7 @@ class CRRBuilder(builder.OfflineBuilder):
 
     def make_networks(self) -> dict[str, snt.Module]:
         """See base class."""
-        online, target = (make_networks(self.spec, self.config) for _ in range(2))
-        networks = {**online, **{f"target_{name}": network for name, network in target.items()}}
-        for name, network in networks.items():
-            actions = [self.spec.actions] if name.endswith("critic") else []
-            nest.create_variables(network, [self.spec.observations, *actions])
-        for name, network in online.items():
-            for variable, source in zip(target[name].variables, network.variables):
-                variable.assign(source)
-        return networks
+        return builder.with_targets(lambda: make_networks(self.spec, self.config), self.spec)
 
     def make_policy(
         self, networks: builder.Networks, evaluation: bool = False, name: str = "policy"

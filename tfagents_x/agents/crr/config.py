@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from typing import Any, Callable, Literal, Optional
+from typing import Literal, Optional
+
+from tfagents_x.agents import configs
 
 _COUNTS = (
     "batch_size",
@@ -87,21 +90,17 @@ class CRRConfig:
     jit_compile: bool = False
 
     def __post_init__(self) -> None:
-        self._check("at least 1", lambda x: x >= 1, *_COUNTS)
-        self._check("at least 2", lambda x: x >= 2, "sequence_length", "num_atoms")
-        self._check("positive and finite", lambda x: 0 < x < math.inf, *_POSITIVE)
-        self._check("at least 0 and finite", lambda x: 0 <= x < math.inf, "min_scale")
-        self._check("in [0, 1]", lambda x: 0 <= x <= 1, "discount")
+        check = functools.partial(configs.check, self)
+        check("at least 1", lambda x: x >= 1, *_COUNTS)
+        check("at least 2", lambda x: x >= 2, "sequence_length", "num_atoms")
+        check("positive and finite", lambda x: 0 < x < math.inf, *_POSITIVE)
+        check("at least 0 and finite", lambda x: 0 <= x < math.inf, "min_scale")
+        check("in [0, 1]", lambda x: 0 <= x <= 1, "discount")
         widths = "one or more positive widths"
         fits = lambda x: len(x) > 0 and min(x) >= 1
-        self._check(widths, fits, "policy_layer_sizes", "critic_layer_sizes")
+        check(widths, fits, "policy_layer_sizes", "critic_layer_sizes")
         finite = lambda x: x is None or math.isfinite(x)
-        self._check("finite, or none", finite, "value_min", "value_max")
+        check("finite, or none", finite, "value_min", "value_max")
         low, high = self.value_min, self.value_max
         if low is not None and high is not None and low >= high:
             raise ValueError(f"value_min must be less than value_max, got {low} and {high}.")
-
-    def _check(self, wanted: str, fits: Callable[[Any], bool], *names: str) -> None:
-        for name in names:
-            if not fits(getattr(self, name)):
-                raise ValueError(f"{name} must be {wanted}, got {getattr(self, name)}.")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from typing import Any, Callable, Optional
+from typing import Optional
+
+from tfagents_x.agents import configs
 
 _COUNTS = ("batch_size", "sequence_period", "max_queue_size", "learning_rate_decay_updates")
 _COSTS = ("adam_epsilon", "entropy_cost", "baseline_cost")
@@ -61,14 +64,13 @@ class IMPALAConfig:
     jit_compile: bool = False
 
     def __post_init__(self) -> None:
-        self._check("at least 1", lambda x: x >= 1, *_COUNTS)
-        self._check(
-            "positive and finite", lambda x: 0 < x < math.inf, "learning_rate", "value_scale"
-        )
-        self._check("at least 0 and finite", lambda x: 0 <= x < math.inf, *_COSTS)
-        self._check("in [0, 1]", lambda x: 0 <= x <= 1, *_FRACTIONS)
-        self._check("in [0, 1)", lambda x: 0 <= x < 1, "adam_beta1", "adam_beta2")
-        self._check("positive, or none", lambda x: x is None or x > 0, *_LIMITS)
+        check = functools.partial(configs.check, self)
+        check("at least 1", lambda x: x >= 1, *_COUNTS)
+        check("positive and finite", lambda x: 0 < x < math.inf, "learning_rate", "value_scale")
+        check("at least 0 and finite", lambda x: 0 <= x < math.inf, *_COSTS)
+        check("in [0, 1]", lambda x: 0 <= x <= 1, *_FRACTIONS)
+        check("in [0, 1)", lambda x: 0 <= x < 1, "adam_beta1", "adam_beta2")
+        check("positive, or none", lambda x: x is None or x > 0, *_LIMITS)
         if self.sequence_length < 2:
             raise ValueError(
                 "sequence_length must be at least 2 (the last step only serves as bootstrap), "
@@ -79,8 +81,3 @@ class IMPALAConfig:
                 f"Layer widths must be positive, got hidden_sizes = {self.hidden_sizes}, "
                 f"head_sizes = {self.head_sizes}, lstm_size = {self.lstm_size}."
             )
-
-    def _check(self, wanted: str, fits: Callable[[Any], bool], *names: str) -> None:
-        for name in names:
-            if not fits(getattr(self, name)):
-                raise ValueError(f"{name} must be {wanted}, got {getattr(self, name)}.")

@@ -16,7 +16,7 @@ from tfagents_x.agents.svg0.networks import make_networks
 from tfagents_x.learners import svg0
 from tfagents_x.replay import adders, rows, tables
 from tfagents_x.replay import base as replay_base
-from tfagents_x.utils import counting, loggers, nest
+from tfagents_x.utils import counting, loggers
 
 
 class SVG0Builder(builder.OnlineBuilder):
@@ -55,15 +55,7 @@ class SVG0Builder(builder.OnlineBuilder):
 
     def make_networks(self) -> dict[str, snt.Module]:
         """See base class."""
-        online, target = (make_networks(self.spec, self.config) for _ in range(2))
-        networks = {**online, **{f"target_{name}": network for name, network in target.items()}}
-        for name, network in networks.items():
-            actions = [self.spec.actions] if name.endswith("critic") else []
-            nest.create_variables(network, [self.spec.observations, *actions])
-        for name, network in online.items():
-            for variable, source in zip(target[name].variables, network.variables):
-                variable.assign(source)
-        return networks
+        return builder.with_targets(lambda: make_networks(self.spec, self.config), self.spec)
 
     def make_policy(
         self, networks: builder.Networks, evaluation: bool = False, name: str = "policy"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from typing import Any, Callable, Optional
+from typing import Optional
+
+from tfagents_x.agents import configs
 
 _COUNTS = (
     "batch_size",
@@ -91,13 +94,14 @@ class SVG0Config:
     jit_compile: bool = False
 
     def __post_init__(self) -> None:
-        self._check("at least 1", lambda x: x >= 1, *_COUNTS, "sequence_length")
-        self._check("positive and finite", lambda x: 0 < x < math.inf, *_POSITIVE)
-        self._check("at least 0 and finite", lambda x: 0 <= x < math.inf, *_COSTS)
-        self._check("in [0, 1]", lambda x: 0 <= x <= 1, *_FRACTIONS)
-        self._check("positive, or none", lambda x: x is None or x > 0, "max_gradient_norm")
+        check = functools.partial(configs.check, self)
+        check("at least 1", lambda x: x >= 1, *_COUNTS, "sequence_length")
+        check("positive and finite", lambda x: 0 < x < math.inf, *_POSITIVE)
+        check("at least 0 and finite", lambda x: 0 <= x < math.inf, *_COSTS)
+        check("in [0, 1]", lambda x: 0 <= x <= 1, *_FRACTIONS)
+        check("positive, or none", lambda x: x is None or x > 0, "max_gradient_norm")
         widths = "one or more positive widths"
-        self._check(widths, lambda x: len(x) > 0 and min(x) >= 1, *_WIDTHS)
+        check(widths, lambda x: len(x) > 0 and min(x) >= 1, *_WIDTHS)
         if self.min_replay_size > self.max_replay_size:
             raise ValueError(
                 f"min_replay_size must be at most max_replay_size, got {self.min_replay_size} and "
@@ -107,8 +111,3 @@ class SVG0Config:
             raise ValueError(
                 f"prior_keys are {self.prior_keys}, but there is no prior: set use_prior as well."
             )
-
-    def _check(self, wanted: str, fits: Callable[[Any], bool], *names: str) -> None:
-        for name in names:
-            if not fits(getattr(self, name)):
-                raise ValueError(f"{name} must be {wanted}, got {getattr(self, name)}.")
