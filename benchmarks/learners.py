@@ -1,4 +1,4 @@
-"""What a learner costs: first step, updates per second, peak memory, share of the matrix rate.
+"""What a learner costs: first step, updates per second, cores, memory, share of the matrix rate.
 
     python -m benchmarks.learners [impala rcrr_small ...] [--seconds 8] [--no-reference]
 
@@ -18,7 +18,10 @@ import resource
 import time
 from typing import Any, NamedTuple
 
-COLUMNS = ("case", "kind", "B", "T", "first step s", "updates/s", "peak GB", "share of sgemm")
+COLUMNS = (
+    *("case", "kind", "B", "T", "first step s", "updates/s", "core-s/update", "peak GB"),
+    "share of sgemm",
+)
 
 
 class Case(NamedTuple):
@@ -51,6 +54,10 @@ CASES = {
     # The last number is of updates in one call of `step()`, each on as much of the batch.
     "bc": Case("bc", "", 256, 1, (1,)),
     "bc_16": Case("bc", "", 256, 1, (16,)),
+    # Whether actions are discrete. Without a reference: see the module.
+    "dreamer_discrete": Case("dreamer", "", 16, 64, (True,)),
+    "dreamer_box": Case("dreamer", "", 16, 64, (False,)),
+    "dreamer_long": Case("dreamer", "", 16, 128, (True,)),
 }
 _ROUNDS = 4
 
@@ -76,10 +83,12 @@ def main() -> None:
 def compare(name: str, kinds: tuple[str, ...], seconds: float) -> list[tuple]:
     """The rows of one case; first steps one after the other, then turns of steady running."""
     case, context = CASES[name], multiprocessing.get_context("spawn")
+    if case.module == "dreamer":
+        kinds = ("ours",)
     pools = {kind: context.Pool(1) for kind in kinds}
     try:
         firsts = {k: pool.apply(_first_step, (case, k)) for k, pool in pools.items()}
-        times: dict[str, list[float]] = {kind: [] for kind in kinds}
+        times: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
         for _ in range(_ROUNDS):
             for kind, pool in pools.items():
                 times[kind] += pool.apply(_run, (seconds / _ROUNDS,))
@@ -90,11 +99,10 @@ def compare(name: str, kinds: tuple[str, ...], seconds: float) -> list[tuple]:
             pool.terminate()
     rows = []
     for kind in kinds:
-        updates = 1.0 / sorted(times[kind])[len(times[kind]) // 2]
-        share = updates * flops / rate
-        rows.append(
-            (name, kind, case.batch, case.length, firsts[kind], updates, peaks[kind], share)
-        )
+        seconds, busy = (sorted(x)[len(x) // 2] for x in zip(*times[kind]))
+        share = flops / rate / seconds
+        row = (case.batch, case.length, firsts[kind], 1.0 / seconds, busy, peaks[kind], share)
+        rows.append((name, kind, *row))
     return rows
 
 
@@ -113,14 +121,14 @@ def _first_step(case: Case, kind: str) -> float:
     return time.perf_counter() - start
 
 
-def _run(seconds: float) -> list[float]:
-    """Seconds of each of the steps that fit, at least three."""
-    times: list[float] = []
+def _run(seconds: float) -> list[tuple[float, float]]:
+    """Seconds of each of the steps that fit, at least three; and those of all cores together."""
+    times: list[tuple[float, float]] = []
     end = time.perf_counter() + seconds
     while len(times) < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
+        start, busy = time.perf_counter(), time.process_time()
         _step()
-        times.append(time.perf_counter() - start)
+        times.append((time.perf_counter() - start, time.process_time() - busy))
     return times
 
 

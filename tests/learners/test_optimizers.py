@@ -1,4 +1,4 @@
-"""LinearDecayAdam: its rates, in and out of graphs, and after a restore."""
+"""LinearDecayAdam: its rates, in and out of graphs, and after a restore; the other Adam."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfagents_x.learners.optimizers import LinearDecayAdam
+from tfagents_x.learners import optimizers
+from tfagents_x.learners.optimizers import LinearDecayAdam, UncorrectedAdam
 
 
 def make():
@@ -46,3 +47,18 @@ def test_bad_numbers():
         LinearDecayAdam(1.0, 0)
     with pytest.raises(ValueError, match="final_fraction"):
         LinearDecayAdam(1.0, 1, final_fraction=2.0)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_epsilon_beside_the_uncorrected_root(fused):
+    """By TensorFlow's kernel, and by Sonnet's own operations."""
+    variable, epsilon = tf.Variable([1.0, 2.0]), 1e-3
+    optimizer = UncorrectedAdam(0.1, epsilon=epsilon)
+    w, m, v = variable.numpy(), np.zeros(2), np.zeros(2)
+    for n, g in enumerate(np.float32([[0.5, -1e-3], [0.1, 2e-3], [-0.2, 1e-4]]), 1):
+        apply = optimizers.apply if fused else lambda optimizer, *args: optimizer.apply(*args)
+        apply(optimizer, [tf.constant(g)], [variable])
+        m, v = m + 0.1 * (g - m), v + 0.001 * (g * g - v)
+        rate = 0.1 * np.sqrt(1 - 0.999**n) / (1 - 0.9**n)
+        w = w - rate * m / (np.sqrt(v) + epsilon)
+        np.testing.assert_allclose(variable, w, rtol=1e-5)

@@ -107,3 +107,17 @@ def test_all_reduce_max(strategy, values):
     results = strategy.experimental_local_results(strategy.run(tf.function(largest)))
     assert [float(x) for x in results] == [max(values)] * 2
     assert float(distribute.all_reduce_max(tf.constant(values[0]))) == values[0]
+
+
+def test_all_gather():
+    values = [[1.0, 2.0], [3.0, np.nan]]
+    strategy = strategies.mirrored()
+
+    def gather():
+        index = tf.distribute.get_replica_context().replica_id_in_sync_group
+        return distribute.all_gather(tf.gather(tf.constant(values), index))
+
+    run = tf.function(lambda: strategy.run(gather))
+    for result in strategy.experimental_local_results(run()):
+        np.testing.assert_array_equal(result, values)
+    np.testing.assert_array_equal(distribute.all_gather(tf.constant(values[0])), values[:1])

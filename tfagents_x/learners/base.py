@@ -13,7 +13,7 @@ import abc
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 import sonnet as snt
@@ -46,7 +46,7 @@ class Learner(core.Learner):
         networks: Mapping[str, snt.Module],
         trained: Mapping[str, Trained],
         dataset: Any,
-        target_copy: Optional[targets.TargetCopy] = None,
+        target_copy: Optional[Union[targets.TargetCopy, targets.MovingAverage]] = None,
         accelerator_strategy: Optional[tf.distribute.Strategy] = None,
         jit_compile: bool = False,
         num_sgd_steps_per_step: int = 1,
@@ -65,7 +65,7 @@ class Learner(core.Learner):
           trained: what is trained by which optimizer; `_losses` gives a loss for each name.
           dataset: `tf.data.Dataset` or iterator of `ReplaySample`, or a distributed one. The
             leading axis is the *global* batch: a strategy's replicas share it.
-          target_copy: when target variables are overwritten by online ones.
+          target_copy: when target variables are overwritten by online ones, or follow them.
           accelerator_strategy: any synchronous `tf.distribute` strategy; by default the one
             in whose scope the learner is constructed, if any.
           jit_compile: compile the update with XLA.

@@ -103,6 +103,32 @@ def first_states(recorded: Any, state: Any, batch_size: Any) -> types.NestedTens
     return tree.map_structure(lambda x: x[:, 0], recorded) if has_time else recorded
 
 
+def whole_returns(starts: tf.Tensor, discounts: tf.Tensor, n_step: int) -> tf.Tensor:
+    """Which n-step returns are of one episode, where sequences run on into the next one.
+
+    The row before an episode's first is the final observation of the one before, with discount
+    0: no action followed it. A return that ends in a terminal state is whole; but what was to
+    come after a time limit, which leaves discount 1 in the row before the final observation,
+    is unknown, and the 0 of that row would say that it is nothing.
+
+    Args:
+      starts: [T, B] bool, True in an episode's first row.
+      discounts: [T, B], the environment's.
+      n_step: rewards in a return.
+
+    Returns:
+      [T - 1, B] bool, for the returns from rows 0 ... T - 2 on.
+    """
+    final = starts[1:]
+    no_row = tf.zeros_like(final[:1])
+    cut = final & tf.concat([no_row, discounts[:-2] != 0], axis=0)
+    # How many cuts there are up to each row, and up to the last one that its return looks at.
+    passed = tf.cumsum(tf.cast(cut, tf.int32), axis=0)
+    rows = tf.range(tf.shape(passed)[0])
+    ends = tf.gather(passed, tf.minimum(rows + n_step - 1, rows[-1]))
+    return tf.logical_not(final | (ends > passed))
+
+
 def check_action_values(learner: str, values: Any, num_actions: int) -> tf.Tensor:
     """Returns a network's output for [T, B] steps if it is action values [T, B, A].
 

@@ -113,3 +113,24 @@ class LinearDecayAdam(snt.optimizers.Adam):
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
         self._first_rate = value
+
+
+class UncorrectedAdam(snt.optimizers.Adam):
+    """Adam in the form of its paper's last remark, of which TensorFlow's kernel is made.
+
+    w -= learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon)
+
+    `epsilon` stands beside the uncorrected root: in the terms of `snt.optimizers.Adam` it is
+    epsilon / sqrt(1 - beta2^t), 31.6 times larger in the first update.
+    """
+
+    @property
+    def epsilon(self) -> Any:
+        """What Sonnet's form adds in the update that the step counter is at."""
+        beta2 = tf.cast(self.beta2, tf.float32)
+        power = tf.pow(beta2, tf.cast(self.step, tf.float32))
+        return self._uncorrected_epsilon / tf.sqrt(1.0 - power)
+
+    @epsilon.setter
+    def epsilon(self, value: Any) -> None:
+        self._uncorrected_epsilon = value

@@ -88,6 +88,7 @@ class R2D2Learner(base.Learner):
         jit_compile: bool = False,
         prefetch_size: int = 2,
         num_sgd_steps_per_step: int = 1,
+        mask_episode_ends: bool = False,
         checkpoint: bool = False,
         directory: str = saving.DIRECTORY,
         compatibility: str = "acme_jax",
@@ -129,6 +130,10 @@ class R2D2Learner(base.Learner):
           prefetch_size: see `base.Learner`.
           num_sgd_steps_per_step: see `base.Learner`; the largest importance weight is then that
             of the minibatch, on all replicas.
+          mask_episode_ends: for sequences that run on into the next episode. The state is reset
+            where an episode starts (`start_of_episode`), and errors count as 0 in the row
+            before it, which an adder writes for an episode's final observation, and where a
+            return would run over a time limit. The sources do neither.
           checkpoint: write checkpoints and snapshots of `network`, now and then every 30
             minutes, as Acme's agent does.
           directory: where `checkpoint` writes; see `saving.PeriodicSaver`.
@@ -179,6 +184,7 @@ class R2D2Learner(base.Learner):
         self._n_step = n_step
         self._tx_pair = tx_pair
         self._max_abs_reward = max_abs_reward if clip_rewards else None
+        self._mask_episode_ends = mask_episode_ends
         self._priorities: Optional[priorities.PriorityUpdater] = None
         if reverb_client is not None:
             self._priorities = priorities.PriorityUpdater(reverb_client)
@@ -226,7 +232,7 @@ class R2D2Learner(base.Learner):
             action=data.action,
             reward=data.reward,
             discount=data.discount,
-            start_of_episode=(),
+            start_of_episode=data.start_of_episode if self._mask_episode_ends else (),
             extras=data.extras["core_state"] if self._use_core_state else (),
         )
         return (steps, info.probability), () if self._priorities is None else info.key
@@ -238,7 +244,12 @@ class R2D2Learner(base.Learner):
     def _exchange(self, data: Any) -> Any:
         """Importance weights in the place of the probabilities."""
         steps, probability = data
-        batch_size = discrete.check_step("R2D2", steps).action.shape[0]
+        batch_size, length = discrete.check_step("R2D2", steps).action.shape
+        if self._mask_episode_ends:
+            flags = tf.TensorSpec([], tf.bool)
+            checks.check_leaves(
+                "start_of_episode", steps.start_of_episode, flags, (batch_size, length)
+            )
         spec = tf.TensorSpec([], tf.float32)
         checks.check_leaves("info.probability", probability, spec, (batch_size,))
         inverse = 1.0 / (probability + (0.0 if self._acme_tf else 1e-6))
@@ -250,10 +261,13 @@ class R2D2Learner(base.Learner):
         self._check_length(steps)
         state = self._initial_state(steps)
         steps = nest.batch_to_sequence(steps._replace(extras=()))
-        online_q, target_q = self._action_values(steps.observation, state)
+        online_q, target_q = self._action_values(steps, state)
         learned = tree.map_structure(lambda x: x[self._burn_in_length :], steps)
 
         errors = self._td_errors(online_q, target_q, learned)
+        if self._mask_episode_ends:
+            whole = discrete.whole_returns(learned.start_of_episode, learned.discount, self._n_step)
+            errors = tf.where(whole, errors, tf.zeros_like(errors))
         losses = 0.5 * tf.reduce_sum(tf.square(errors), axis=0)
         loss = tf.reduce_mean(importance_weights * losses)
         new_priorities = priority_ops.compute_priority(errors, self._max_priority_weight)
@@ -280,17 +294,20 @@ class R2D2Learner(base.Learner):
         own = self._network.initial_state(1)
         return discrete.first_states(steps.extras, own, steps.action.shape[0])
 
-    def _action_values(self, observations: Any, state: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    def _action_values(self, steps: types.Step, state: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """Online and target values [T - burn_in_length, B, A] of the steps to learn from."""
         skipped = self._burn_in_length
+        inputs = (steps.observation, steps.start_of_episode if self._mask_episode_ends else None)
         if self._acme_tf and skipped:
-            rows = lambda part: tree.map_structure(lambda x: x[part], observations)
-            _, state = recurrence.unroll(self._network, rows(slice(skipped)), state)
+            rows = lambda part: tree.map_structure(lambda x: None if x is None else x[part], inputs)
+            observations, resets = rows(slice(skipped))
+            _, state = recurrence.unroll(self._network, observations, state, resets)
             state = tree.map_structure(tf.stop_gradient, state)
-            observations, skipped = rows(slice(skipped, None)), 0
+            inputs, skipped = rows(slice(skipped, None)), 0
 
         def learned(network: snt.RNNCore) -> tf.Tensor:
-            outputs, _ = recurrence.unroll(network, observations, state)
+            observations, resets = inputs
+            outputs, _ = recurrence.unroll(network, observations, state, resets)
             values = discrete.check_action_values("R2D2", outputs, self._num_actions)
             # Targets are a small difference of large numbers, whatever the network computes in.
             return tf.cast(values[skipped:], tf.float32)

@@ -84,3 +84,32 @@ class TargetCopy:
         for source, destination in zip(self.online, self.target):
             distribute.local(destination).assign(distribute.local(source))
         return tf.constant(True)
+
+
+@dataclasses.dataclass(frozen=True)
+class MovingAverage:
+    """Moves `target` towards `online` after every update: target = d target + (1 - d) online.
+
+    Attributes:
+      online, target: variables, pair by pair.
+      decay: d, in [0, 1].
+    """
+
+    online: Sequence[tf.Variable]
+    target: Sequence[tf.Variable]
+    decay: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.decay <= 1.0:
+            raise ValueError(f"The target's decay must be in [0, 1], got {self.decay}.")
+        check_pairs(self.online, self.target)
+
+    def before_update(self, num_steps: tf.Variable) -> None:
+        """Nothing is due."""
+
+    def after_update(self, num_steps: tf.Variable) -> None:
+        """Moves; in replica context."""
+        for source, destination in zip(self.online, self.target):
+            target, online = tf.convert_to_tensor(destination), tf.convert_to_tensor(source)
+            moved = self.decay * target + (1.0 - self.decay) * online
+            distribute.local(destination).assign(moved)

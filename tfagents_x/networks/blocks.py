@@ -24,6 +24,7 @@ def scan(
     inputs: Sequence[tf.Tensor],
     widths: Sequence[int],
     reverse: bool = False,
+    steps: int = _STEPS,
 ) -> tuple[tuple, tuple]:
     """Runs `step` along time.
 
@@ -37,13 +38,15 @@ def scan(
       inputs: tensors [T, B, D], T known.
       widths: D of each output.
       reverse: begin at the last step.
+      steps: in a block; 1 where a step has much to do.
 
     Returns:
-      The state after all steps (only in reverse: forward, steps on zeros may have followed),
+      The state after all steps (only in reverse: forward, steps on zeros may have followed,
+      unless a block is one step),
       and the outputs [T, B, D] in the order of time.
     """
     length = inputs[0].shape[0]
-    size = min(_STEPS, length)
+    size = min(steps, length)
     count = -(-length // size)
     inputs = [_cut(x, count, size) for x in inputs]
     order = range(size)[::-1] if reverse else range(size)

@@ -157,6 +157,14 @@ def all_reduce_max(value: tf.Tensor) -> tf.Tensor:
     return tf.reduce_max(context.all_reduce("SUM", tf.where(places, value, tf.zeros_like(value))))
 
 
+def all_gather(value: tf.Tensor) -> tf.Tensor:
+    """The replicas' values [...], one after the other [R, ...], called in replica context."""
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return value[tf.newaxis]
+    return context.all_gather(value[tf.newaxis], axis=0)
+
+
 def apply_gradients(
     optimizer: snt.Optimizer,
     gradients: Sequence[Optional[tf.Tensor]],
