@@ -32,7 +32,7 @@ RANKS = {
     "__main__": 7,
 }
 # Siblings of one rank don't know each other, but for these.
-ALSO = {("specs", "types"), ("core", "specs")}
+ALSO = {("specs", "types"), ("core", "specs"), ("datasets", "environments")}
 
 
 def test_acme_field_names_and_order():
@@ -141,9 +141,10 @@ def test_optional_packages_are_imported_late():
         "tensorflow_probability.distributions\n"
         "before = set(sys.modules)\n"
         "import tfagents_x, tfagents_x.learners.impala\n"
-        "import tfagents_x.agents.impala, tfagents_x.agents.svg0\n"
+        "import tfagents_x.agents.impala, tfagents_x.agents.r2d2, tfagents_x.agents.svg0\n"
         "import tfagents_x.environments, tfagents_x.replay, tfagents_x.cli.app\n"
-        "late = {'reverb', 'gymnasium', 'dm_control', 'matplotlib'}\n"
+        "late = {'reverb', 'gymnasium', 'dm_control', 'ale_py', 'PIL', 'matplotlib', 'minari'}\n"
+        "late.add('tensorflow_datasets')\n"
         "print(sorted(late & (set(sys.modules) - before)))"
     )
     result = subprocess.run(

@@ -22,20 +22,21 @@ TINY = dict(
 )
 
 
-def record(folder, episodes=5):
+def record(folder, episodes=5, environment=None, name="sled:"):
     """Episodes of random actions, recorded as `collect` does."""
-    sled, rng = svg0_parts.Sled(), np.random.default_rng(0)
-    manifest = datasets.Manifest("sled:", specs.make_environment_spec(sled))
-    writer = datasets.EpisodeWriter(folder, manifest)
+    environment, rng = environment or svg0_parts.Sled(), np.random.default_rng(0)
+    spec = specs.make_environment_spec(environment)
+    low, high = spec.actions.minimum, spec.actions.maximum + (spec.actions.dtype.kind == "i")
+    writer = datasets.EpisodeWriter(folder, datasets.Manifest(name, spec))
     recorder = collection.Recorder(writer)
     for number in range(episodes):
-        sled.seed_episode(number)
-        timestep = sled.reset()
-        recorder.observe_first(sled, timestep)
+        environment.seed_episode(number)
+        timestep = environment.reset()
+        recorder.observe_first(environment, timestep)
         while not timestep.last():
-            action = rng.uniform(-1, 3, [2]).astype(np.float32)
-            timestep = sled.step(action)
-            recorder.observe(sled, timestep, action)
+            action = rng.uniform(low, high, spec.actions.shape).astype(spec.actions.dtype)
+            timestep = environment.step(action)
+            recorder.observe(environment, timestep, action)
     writer.close()
     return datasets.load(folder)
 

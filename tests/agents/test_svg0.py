@@ -32,7 +32,7 @@ def observations(batch=5, seed=0):
 
 def test_registry():
     assert registry.get_builder("svg0") is SVG0Builder
-    assert registry.names() == ["crr", "impala", "svg0"]
+    assert registry.names() == ["bc", "crr", "dreamer_v3", "impala", "r2d2", "svg0"]
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,9 @@ DAMAGE = {
     "json": (lambda path: (path / "dataset.json").write_text("{"), "can't be read"),
     "other_json": (lambda path: (path / "dataset.json").write_text("{}"), "no manifest"),
     "version": (_change('"version": 1', '"version": 7'), "version 7; this version"),
+    "huge": (_change('"steps": 3', f'"steps": {10**16}'), "no memory for the 1000000000000000"),
+    "endless": (_change('"steps": 3', f'"steps": {10**30}'), "no memory for the 1000000000000000"),
+    "negative": (_change('"steps": 3', '"steps": -9'), "no memory for the -"),
     "count": (_change('"steps": 3', '"steps": 4'), "holds 4 rows, its manifest says 5"),
     "empty": (lambda path: recordings.EMPTY.write(path), "has no episodes"),
 }

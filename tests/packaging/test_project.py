@@ -26,10 +26,13 @@ LINUX = {"sys_platform": "linux", "platform_machine": "x86_64", "python_version"
 # Distributions whose import has another name.
 IMPORT_NAMES = {
     "absl-py": "absl",
+    "ale-py": "ale_py",
     "dm-env": "dm_env",
     "dm-reverb": "reverb",
     "dm-sonnet": "sonnet",
     "dm-tree": "tree",
+    "pillow": "PIL",
+    "tensorflow-datasets": "tensorflow_datasets",
     "tensorflow-probability": "tensorflow_probability",
 }
 
@@ -80,7 +83,7 @@ def test_reverb_pins_what_it_was_built_for(project, extra):
 def test_all_leaves_reverb_out_where_it_has_no_wheel(project, change):
     extras = project["optional-dependencies"]
     assert set(required(extras["all"], **change)) <= {
-        *("gymnasium", "matplotlib", "dm-control", "mujoco"),
+        *("gymnasium", "matplotlib", "dm-control", "mujoco", "ale-py", "pillow", "minari", "h5py"),
     }
     # Asked for by name it must not be left out in silence.
     assert "dm-reverb" in required(extras["reverb"], **change)
@@ -97,11 +100,53 @@ def test_dm_control_comes_with_the_physics_that_it_runs_on(project):
         assert "dm-control" in required(extras["dm_control"], python_version=version)
 
 
+def test_atari_comes_with_all_where_it_has_wheels(project):
+    extras = project["optional-dependencies"]
+    arm = {"platform_machine": "aarch64", "python_version": "3.9"}
+    assert "ale-py" in required(extras["all"], python_version="3.9")
+    assert "ale-py" in required(extras["all"], **{**arm, "python_version": "3.12"})
+    assert "ale-py" not in required(extras["all"], **arm)
+    assert "ale-py" in required(extras["atari"], **arm)
+
+
+@pytest.mark.parametrize("extra", ["rlds", "dev"])
+def test_rlds_comes_with_metadata_for_every_tensorflow(project, extra):
+    lines = project["optional-dependencies"][extra]
+    assert "tensorflow-datasets" in required(lines)
+    assert allows(lines, "tensorflow-metadata", "1.17.3")
+    assert not allows(lines, "tensorflow-metadata", "1.18.0")
+
+
+def test_rlds_is_installed_for_one_version_of_python_only(project):
+    extras = project["optional-dependencies"]
+    large = {"tensorflow-datasets", "tensorflow-metadata"}
+    for version in ("3.9", "3.10", "3.12", "3.13"):
+        assert not large & set(required(extras["dev"], python_version=version))
+        assert large <= set(required(extras["rlds"], python_version=version))
+    assert not large & set(required(extras["all"]))
+
+
 def test_all_is_the_sum_of_the_extras(project):
     extras = project["optional-dependencies"]
-    parts = [line for name in ("gym", "dm_control", "plots", "reverb") for line in extras[name]]
+    names = ("gym", "dm_control", "atari", "minari", "plots", "reverb")
+    parts = [line for name in names for line in extras[name]]
     bare = {str(Requirement(line.partition(";")[0])) for line in extras["all"]}
-    assert bare == {str(Requirement(line)) for line in parts}
+    assert bare - {"minari<0.5.4"} == {str(Requirement(line)) for line in parts}
+
+
+def test_all_has_a_minari_for_the_numpy_of_tensorflow(project):
+    extras = project["optional-dependencies"]
+    found = {
+        version: [
+            Requirement(line).specifier
+            for line in extras["all"]
+            if line.startswith("minari") and required([line], python_version=version)
+        ]
+        for version in ("3.11", "3.12")
+    }
+    assert not all("0.5.4" in specifier for specifier in found["3.11"])
+    assert all("0.5.3" in specifier for specifier in found["3.11"])
+    assert all("0.5.4" in specifier for specifier in found["3.12"])
 
 
 def is_standard(name: str) -> bool:

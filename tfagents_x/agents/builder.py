@@ -80,8 +80,8 @@ class Builder(abc.ABC):
     def make_networks(self) -> dict[str, snt.Module]:
         """All networks, with their variables.
 
-        The names are those of the learner's `networks`, and so of its checkpoints: what
-        `policies.Policy.networks` names can then be read from them alone.
+        What `policies.Policy.networks` names has the names of the learner's `networks`, and so
+        of its checkpoints, and can be read from them alone.
 
         Raises:
           ValueError: the agent can't act in this environment.

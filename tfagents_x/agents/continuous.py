@@ -30,21 +30,23 @@ class ActionRange(snt.Module):
         )
 
 
-def check_actions(agent: str, spec: Any) -> None:
+def check_actions(agent: str, spec: Any, or_discrete: bool = False) -> None:
     """Checks that actions are vectors with finite bounds.
 
     Args:
       agent: name for the message.
       spec: of the actions.
+      or_discrete: whether the message offers one discrete action as well.
 
     Raises:
       ValueError: they are not.
     """
     continuous = isinstance(spec, specs.BoundedArray) and np.issubdtype(spec.dtype, np.floating)
     if not continuous or len(spec.shape) != 1:
+        wanted, space = ("one discrete action, or ", "Discrete or ") if or_discrete else ("", "")
         raise ValueError(
-            f"{agent} needs continuous actions, one vector, but this environment's is {spec!r}. "
-            "Choose an environment with a Box action space."
+            f"{agent} needs {wanted}continuous actions, one vector, but this environment's is "
+            f"{spec!r}. Choose an environment with a {space}Box action space."
         )
     if not (np.all(np.isfinite(spec.minimum)) and np.all(np.isfinite(spec.maximum))):
         raise ValueError(

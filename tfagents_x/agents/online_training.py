@@ -141,6 +141,7 @@ class OnlineTraining(training_lib.Training[builder_lib.OnlineBuilder]):
         self._steps += 1
         self._observer.on_step(self._steps)
         while self._replay.can_sample(self._builder.table.name, self._builder.batch_size):
+            self._builder.settle(self.learner)
             self._update()
             self._steps_at_update = self._steps
         self._check_starving()
@@ -170,6 +171,7 @@ class OnlineTraining(training_lib.Training[builder_lib.OnlineBuilder]):
         return self._steps - int(self._counter.get_counts().get("actor_steps", 0))
 
     def _write_more(self, folder: pathlib.Path) -> None:
+        self._builder.settle(self.learner)
         self._replay.save(str(folder / "replay"))
 
     def _progress(self) -> dict[str, Any]:

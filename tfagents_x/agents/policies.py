@@ -12,7 +12,7 @@ import tensorflow as tf
 import tree
 
 from tfagents_x import specs, types
-from tfagents_x.networks import rescaling, samplers
+from tfagents_x.networks import legal_actions, rescaling, samplers
 from tfagents_x.utils import nest
 
 
@@ -58,6 +58,36 @@ class Policy(abc.ABC):
         """
 
 
+class CategoricalPolicy(Policy):
+    """Samples from (or takes the mode of) the logits of a feed-forward network."""
+
+    def __init__(self, network: snt.Module, greedy: bool = False):
+        """Keeps the network.
+
+        Args:
+          network: from observations to logits [B, A].
+          greedy: take the most likely action instead of sampling.
+        """
+        self._network = network
+        self._greedy = greedy
+
+    @property
+    def networks(self) -> Mapping[str, snt.Module]:
+        """See base class."""
+        return {"policy": self._network}
+
+    def initial_state(self, batch_size: Any) -> types.NestedTensor:
+        """See base class; there is none."""
+        return ()
+
+    def __call__(
+        self, observation: types.NestedTensor, state: types.NestedTensor, seed: tf.Tensor
+    ) -> PolicyOutput:
+        """See base class."""
+        action = _choose(self._network(observation), seed, self._greedy)
+        return PolicyOutput(action, state, extras=())
+
+
 class RecurrentCategoricalPolicy(Policy):
     """Samples from (or takes the mode of) the logits of a recurrent policy-value network.
 
@@ -88,11 +118,42 @@ class RecurrentCategoricalPolicy(Policy):
     ) -> PolicyOutput:
         """See base class."""
         (logits, _), next_state = self._network(observation, state)
-        if self._greedy:
-            action = tf.argmax(logits, axis=-1, output_type=tf.int32)
-        else:
-            action = tf.random.stateless_categorical(logits, 1, seed, dtype=tf.int32)[:, 0]
+        action = _choose(logits, seed, self._greedy)
         return PolicyOutput(action, next_state, {"core_state": state, "logits": logits})
+
+
+class RecurrentEpsilonGreedyPolicy(Policy):
+    """Takes an action of the highest value, or now and then any; records `'core_state'`.
+
+    `acme.agents.tf.r2d2.agent`: actions of equal value have equal chances.
+    """
+
+    def __init__(self, network: snt.RNNCore, epsilon: float = 0.0):
+        """Keeps the network.
+
+        Args:
+          network: core from observations to action values [B, A].
+          epsilon: probability of any action, in [0, 1].
+        """
+        self._network = network
+        self._epsilon = epsilon
+
+    @property
+    def networks(self) -> Mapping[str, snt.Module]:
+        """See base class."""
+        return {"network": self._network}
+
+    def initial_state(self, batch_size: Any) -> types.NestedTensor:
+        """See base class."""
+        return self._network.initial_state(batch_size)
+
+    def __call__(
+        self, observation: types.NestedTensor, state: types.NestedTensor, seed: tf.Tensor
+    ) -> PolicyOutput:
+        """See base class."""
+        values, next_state = self._network(observation, state)
+        action = legal_actions.epsilon_greedy(values, self._epsilon).sample(seed=seed)
+        return PolicyOutput(action, next_state, {"core_state": state})
 
 
 class GaussianPolicy(Policy):
@@ -230,3 +291,10 @@ class ExportedPolicy(tf.Module):
     def export(self, path: os.PathLike) -> None:
         """Writes the SavedModel into the folder `path`."""
         tf.saved_model.save(self, os.fspath(path))
+
+
+def _choose(logits: tf.Tensor, seed: tf.Tensor, greedy: bool) -> tf.Tensor:
+    """Actions, int32 [B]: the most likely ones, or sampled."""
+    if greedy:
+        return tf.argmax(logits, axis=-1, output_type=tf.int32)
+    return tf.random.stateless_categorical(logits, 1, seed, dtype=tf.int32)[:, 0]

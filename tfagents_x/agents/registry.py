@@ -8,8 +8,11 @@ import importlib
 from tfagents_x.agents import builder
 
 _BUILDERS = {
+    "bc": "tfagents_x.agents.bc.builder:BCBuilder",
     "crr": "tfagents_x.agents.crr.builder:CRRBuilder",
+    "dreamer_v3": "tfagents_x.agents.dreamer_v3.builder:DreamerV3Builder",
     "impala": "tfagents_x.agents.impala.builder:IMPALABuilder",
+    "r2d2": "tfagents_x.agents.r2d2.builder:R2D2Builder",
     "svg0": "tfagents_x.agents.svg0.builder:SVG0Builder",
 }
 

@@ -72,21 +72,26 @@ def _root(
 @app.command()
 def train(
     agent: Annotated[
-        Optional[str], typer.Option(metavar="NAME", help="Which agent: crr, impala or svg0.")
+        Optional[str],
+        typer.Option(
+            metavar="NAME", help="Which agent: bc, crr, dreamer_v3, impala, r2d2 or svg0."
+        ),
     ] = None,
     env: Annotated[
         Optional[str],
         typer.Option(
             metavar="NAME",
-            help="Which environment, like CartPole-v1 of gymnasium, or "
-            "dm_control:cartpole-swingup. With --dataset, by default the one recorded there.",
+            help="Which environment, like CartPole-v1 of gymnasium, dm_control:cartpole-swingup "
+            "or oar:atari:Pong; only:0,2:CartPole-v1 shows these entries of the observation. With "
+            "--dataset, by default the one recorded there.",
         ),
     ] = None,
     dataset: Annotated[
         Optional[str],
         typer.Option(
             metavar="DATA",
-            help="Recorded episodes to learn from, for the agent crr; see the command collect.",
+            help="Folder of recorded episodes to learn from, for the agents bc and crr: what "
+            "collect made, an RLDS dataset or a minari one.",
         ),
     ] = None,
     steps: Annotated[
@@ -230,7 +235,10 @@ def collect(
 @app.command()
 def config(
     agent: Annotated[
-        str, typer.Argument(metavar="AGENT", help="Which agent: crr, impala or svg0.")
+        str,
+        typer.Argument(
+            metavar="AGENT", help="Which agent: bc, crr, dreamer_v3, impala, r2d2 or svg0."
+        ),
     ],
     debug: Debug = False,
 ) -> None:

@@ -2,60 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
-from typing import Any, Optional
+from typing import Optional
 
-import tree
-
-from tfagents_x import datasets, specs, types
-from tfagents_x.datasets import manifest as manifest_lib
+from tfagents_x import datasets
+from tfagents_x.agents import builder, registry
 
 
-@dataclasses.dataclass(frozen=True)
-class Recorded:
-    """Recorded episodes in memory.
-
-    Attributes:
-      folder: absolute path.
-      environment: where they were recorded, if that has a name.
-      spec: of that environment.
-      fingerprint: see `Manifest`.
-      rows: all of them; see `datasets.load`.
-    """
-
-    folder: str
-    environment: Optional[str]
-    spec: specs.EnvironmentSpec
-    fingerprint: str
-    rows: types.Step
-
-    def check_fits(self, name: str, spec: specs.EnvironmentSpec) -> None:
-        """Checks that a policy learned from them can act in an environment.
-
-        Raises:
-          ValueError: its observations or actions have another structure, shape or dtype.
-        """
-        for part in ("observations", "actions"):
-            recorded, wanted = _shapes(getattr(self.spec, part)), _shapes(getattr(spec, part))
-            if recorded != wanted:
-                raise ValueError(
-                    f"The {part} of the dataset in {self.folder} are {recorded}, but those of "
-                    f"{name} are {wanted}: give the --env that it was recorded in"
-                    + (f", {self.environment}." if self.environment else ".")
-                )
-
-
-def load(agent: str, folder: Optional[str], replay: Optional[str] = None) -> Recorded:
+def load(agent: str, folder: Optional[str], replay: Optional[str] = None) -> datasets.Recorded:
     """Loads a dataset.
 
     Args:
-      agent: that is to learn from it, for messages.
-      folder: as given.
+      agent: that is to learn from it.
+      folder: as given; see `datasets.load_any`.
       replay: as given; an offline agent has none.
 
     Raises:
-      ValueError: no folder was given, or there is no complete dataset in it.
+      ValueError: no folder was given, or there is no complete dataset in it, or it lacks what
+        the agent needs.
+      ImportError, TypeError: see `datasets.load_any`.
     """
     if folder is None:
         raise ValueError(
@@ -67,15 +31,12 @@ def load(agent: str, folder: Optional[str], replay: Optional[str] = None) -> Rec
         raise ValueError(
             f"{agent} learns from recorded episodes and has no replay: leave --replay."
         )
-    manifest = manifest_lib.read(folder)
-    return Recorded(
-        folder=os.path.abspath(folder),
-        environment=manifest.environment,
-        spec=manifest.spec,
-        fingerprint=manifest.fingerprint,
-        rows=datasets.load(folder),
-    )
-
-
-def _shapes(spec: types.NestedSpec) -> Any:
-    return tree.map_structure(lambda s: f"{s.dtype.name}{list(s.shape)}", spec)
+    data = datasets.load_any(folder)
+    builder_class = registry.get_builder(agent)
+    assert issubclass(builder_class, builder.OfflineBuilder)
+    if builder_class.needs_rewards and not data.has_rewards:
+        raise ValueError(
+            f"{agent} learns from rewards, and there are none in {data.folder}. The agent bc "
+            "needs none."
+        )
+    return data

@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 import dm_env
 
-from tfagents_x import environments, specs
+from tfagents_x import datasets, environments, specs
 from tfagents_x.agents import builder as builder_lib
 from tfagents_x.agents import offline_training, online_training, playing, registry
 from tfagents_x.agents import run_directory as run_directory_lib
@@ -64,7 +64,7 @@ class _Plan:
     builder: builder_lib.Builder
     environment: dm_env.Environment
     steps: int
-    data: Optional[recorded.Recorded] = None
+    data: Optional[datasets.Recorded] = None
 
     @property
     def title(self) -> str:
@@ -193,7 +193,7 @@ def _new_plan(options: TrainOptions, held: contextlib.ExitStack) -> _Plan:
     return _Plan(spec, directory, builder, environment, steps, data)
 
 
-def _environment_name(options: TrainOptions, data: Optional[recorded.Recorded]) -> str:
+def _environment_name(options: TrainOptions, data: Optional[datasets.Recorded]) -> str:
     if data is None and options.dataset is not None:
         raise ValueError(
             f"--dataset is for agents that learn offline; {options.agent} collects its own data "

@@ -37,6 +37,42 @@ def leaf_names(nested: Any) -> list[str]:
     return ["/".join(map(str, path)) for path, _ in tree.flatten_with_path(nested)]
 
 
+def check_episode(spec: types.Step, episode: types.Step) -> list[np.ndarray]:
+    """The leaves of an episode, [N + 1, ...], if it is one.
+
+    Args:
+      spec: of its rows, see `row_spec`.
+      episode: see `EpisodeWriter.write`.
+
+    Raises:
+      ValueError: a leaf doesn't fit the spec, or something isn't finite.
+    """
+    try:
+        tree.assert_same_structure(spec, episode)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"The episode has another structure than the spec: {error}") from error
+    leaves = [np.asarray(leaf) for leaf in tree.flatten(episode)]
+    lengths = {len(leaf) if leaf.ndim else 0 for leaf in leaves}
+    if len(lengths) > 1 or min(lengths) < 2:
+        shapes = {name: leaf.shape for name, leaf in zip(leaf_names(spec), leaves)}
+        raise ValueError(
+            f"An episode has leaves [N + 1, ...] of one length, at least 2, got {shapes}."
+        )
+    for name, leaf, leaf_spec in zip(leaf_names(spec), leaves, tree.flatten(spec)):
+        _check_leaf(name, leaf, leaf_spec)
+    return leaves
+
+
+def _check_leaf(name: str, leaf: np.ndarray, spec: specs.Array) -> None:
+    if leaf.shape[1:] != tuple(spec.shape) or leaf.dtype != spec.dtype:
+        raise ValueError(
+            f"{name} must be {spec.dtype.name} of shape [N + 1, "
+            f"{', '.join(map(str, spec.shape))}], got {leaf.dtype.name} of {leaf.shape}."
+        )
+    if leaf.dtype.kind == "f" and not np.all(np.isfinite(leaf)):
+        raise ValueError(f"{name} of the episode is not finite.")
+
+
 class EpisodeWriter:
     """Appends episodes to a dataset.
 
@@ -97,7 +133,8 @@ class EpisodeWriter:
         Raises:
           ValueError: a leaf doesn't fit the spec, or something isn't finite.
         """
-        leaves = self._checked(episode._replace(extras=()))
+        checked = check_episode(self._spec, episode._replace(extras=()))
+        leaves = dict(zip(self._names, checked))
         record = tf.train.Example()
         for name, leaf in leaves.items():
             value = tf.io.serialize_tensor(leaf).numpy()
@@ -134,28 +171,6 @@ class EpisodeWriter:
     def _partial(self) -> pathlib.Path:
         return self._folder / ".part.partial"
 
-    def _checked(self, episode: types.Step) -> dict[str, np.ndarray]:
-        try:
-            tree.assert_same_structure(self._spec, episode)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"The episode has another structure than the spec: {error}") from error
-        leaves = dict(zip(self._names, map(np.asarray, tree.flatten(episode))))
-        lengths = {len(leaf) if leaf.ndim else 0 for leaf in leaves.values()}
-        if len(lengths) > 1 or min(lengths) < 2:
-            shapes = {name: leaf.shape for name, leaf in leaves.items()}
-            raise ValueError(
-                f"An episode has leaves [N + 1, ...] of one length, at least 2, got {shapes}."
-            )
-        for (name, leaf), spec in zip(leaves.items(), tree.flatten(self._spec)):
-            if leaf.shape[1:] != tuple(spec.shape) or leaf.dtype != spec.dtype:
-                raise ValueError(
-                    f"{name} must be {spec.dtype.name} of shape [N + 1, "
-                    f"{', '.join(map(str, spec.shape))}], got {leaf.dtype.name} of {leaf.shape}."
-                )
-            if leaf.dtype.kind == "f" and not np.all(np.isfinite(leaf)):
-                raise ValueError(f"{name} of the episode is not finite.")
-        return leaves
-
 
 def read(folder: str | os.PathLike) -> tf.data.Dataset:
     """All episodes, one element each: a `types.Step` of tensors [N + 1, ...].
@@ -185,15 +200,21 @@ def load(folder: str | os.PathLike) -> types.Step:
     R is the number of steps plus one row for the last observation of each episode.
 
     Raises:
-      ValueError: there is no complete dataset, it is empty, or a file is damaged.
+      ValueError: there is no complete dataset, it is empty, a file is damaged, or there is too
+        little memory.
     """
     manifest = manifest_lib.read(folder)
     rows = manifest.steps + manifest.episodes
     if not rows:
         raise ValueError(f"The dataset in {os.fspath(folder)} has no episodes.")
-    result = tree.map_structure(
-        lambda s: np.empty([rows, *s.shape], s.dtype), row_spec(manifest.spec)
-    )
+    try:
+        result = tree.map_structure(
+            lambda s: np.empty([rows, *s.shape], s.dtype), row_spec(manifest.spec)
+        )
+    except (MemoryError, ValueError) as error:  # Numpy's say how much it would be.
+        raise ValueError(
+            f"There is no memory for the {rows} rows that {os.fspath(folder)} says it has: {error}"
+        ) from error
     filled = 0
     try:
         for episode in read(folder).as_numpy_iterator():
