@@ -52,6 +52,10 @@ class Pixels(dm_env.Environment):
         return specs.Array((), np.float32)
 
 
+def oar(environment):
+    return environments.ObservationActionRewardWrapper(environment)
+
+
 def make_environment():
     return environments.make_environment(ENVIRONMENT)
 
