@@ -109,7 +109,7 @@ def test_the_environment_gets_what_the_model_did_in_its_bounds():
     output = act((builder, builder.make_networks()), 1)
     recorded = output.recorded.numpy()
     assert recorded.min() < -1 and recorded.max() > 1
-    np.testing.assert_allclose(output.action, 1 + 2 * np.clip(recorded, -1, 1), rtol=1e-6)
+    np.testing.assert_allclose(output.action, 1 + 2 * np.clip(recorded, -1, 1), atol=1e-6)
 
 
 def test_the_state_goes_on_after_the_first_step(parts):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Optional
 
@@ -10,17 +9,17 @@ import numpy as np
 import sonnet as snt
 
 from tfagents_x import specs, types
-from tfagents_x.agents import builder, continuous
+from tfagents_x.agents import builder, continuous, replayed
 from tfagents_x.agents.dreamer_v3.config import DreamerV3Config
 from tfagents_x.agents.dreamer_v3.policy import DreamerPolicy
 from tfagents_x.learners import dreamer_batch, dreamer_v3
 from tfagents_x.networks import dreamer
-from tfagents_x.replay import adders, rows, tables
 from tfagents_x.replay import base as replay_base
+from tfagents_x.replay import rows
 from tfagents_x.utils import counting, loggers
 
 
-class DreamerV3Builder(builder.OnlineBuilder):
+class DreamerV3Builder(replayed.ReplayedBuilder):
     """Uniform replay of sequences that may begin anywhere, `DreamerV3Learner`."""
 
     config_class = DreamerV3Config
@@ -29,29 +28,9 @@ class DreamerV3Builder(builder.OnlineBuilder):
     default_steps = 20_000
 
     @property
-    def table(self) -> tables.Table:
+    def num_rows(self) -> int:
         """See base class."""
-        config = self.config
-        samples_per_insert = config.updates_per_step * config.batch_size * config.sequence_period
-        return tables.uniform(
-            tables.DEFAULT_TABLE,
-            config.max_replay_size,
-            config.min_replay_size,
-            samples_per_insert,
-            # The learner takes what it can after each step; an episode's end may insert twice.
-            error_buffer=config.batch_size + 2.0 * samples_per_insert,
-        )
-
-    @property
-    def steps_per_batch(self) -> int:
-        """See base class."""
-        return math.ceil(1 / self.config.updates_per_step) + self.config.sequence_period
-
-    @property
-    def steps_to_first_batch(self) -> int:
-        """See base class."""
-        config = self.config
-        return config.batch_length + 1 + config.min_replay_size * config.sequence_period
+        return self.config.batch_length + 1
 
     def make_networks(self) -> dict[str, snt.Module]:
         """The model; checkpoints hold its parts."""
@@ -70,18 +49,7 @@ class DreamerV3Builder(builder.OnlineBuilder):
 
     def signature(self, networks: builder.Networks) -> rows.Signature:
         """See base class."""
-        return rows.sequence_signature(self.spec, (), self.config.batch_length + 1)
-
-    def make_adder(self, replay: replay_base.Replay) -> adders.SequenceAdder:
-        """See base class."""
-        return adders.SequenceAdder(
-            replay,
-            self.config.batch_length + 1,
-            self.config.sequence_period,
-            end_of_episode_behavior="continue",
-            # One thread acts and learns: waiting for room would be waiting for itself.
-            insert_timeout=0,
-        )
+        return rows.sequence_signature(self.spec, (), self.num_rows)
 
     def make_learner(
         self,

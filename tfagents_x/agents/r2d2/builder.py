@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Optional
 
@@ -10,19 +9,19 @@ import sonnet as snt
 import tree
 
 from tfagents_x import specs, types
-from tfagents_x.agents import builder, policies
+from tfagents_x.agents import builder, policies, replayed
 from tfagents_x.agents.r2d2.config import R2D2Config
 from tfagents_x.agents.r2d2.networks import make_network
 from tfagents_x.learners import base, optimizers, r2d2
-from tfagents_x.replay import adders, rows, tables
 from tfagents_x.replay import base as replay_base
+from tfagents_x.replay import rows
 from tfagents_x.utils import counting, loggers, nest
 
 # How long new priorities may take to arrive in a replay that is in this process.
 _SECONDS_TO_SETTLE = 10.0
 
 
-class R2D2Builder(builder.OnlineBuilder):
+class R2D2Builder(replayed.ReplayedBuilder):
     """Prioritised replay, overlapping sequences, recurrent epsilon-greedy policy, `R2D2Learner`."""
 
     config_class = R2D2Config
@@ -31,31 +30,19 @@ class R2D2Builder(builder.OnlineBuilder):
     default_steps = 60_000
 
     @property
-    def table(self) -> tables.Table:
+    def num_rows(self) -> int:
         """See base class."""
-        config = self.config
-        samples_per_insert = config.updates_per_step * config.batch_size * config.sequence_period
-        return tables.prioritized(
-            tables.DEFAULT_TABLE,
-            config.max_replay_size,
-            config.min_replay_size,
-            samples_per_insert,
-            # The learner takes what it can after each step; an episode's end may insert twice.
-            error_buffer=config.batch_size + 2.0 * samples_per_insert,
-            priority_exponent=config.priority_exponent,
-        )
+        return self.config.sequence_length
 
     @property
-    def steps_per_batch(self) -> int:
+    def priority_exponent(self) -> float:
         """See base class."""
-        config = self.config
-        return math.ceil(1 / config.updates_per_step) + config.sequence_period
+        return self.config.priority_exponent
 
     @property
-    def steps_to_first_batch(self) -> int:
+    def end_of_episode(self) -> str:
         """See base class."""
-        config = self.config
-        return config.sequence_length + config.min_replay_size * config.sequence_period
+        return self.config.end_of_episode
 
     def make_networks(self) -> dict[str, snt.Module]:
         """See base class."""
@@ -79,22 +66,7 @@ class R2D2Builder(builder.OnlineBuilder):
             lambda x: specs.Array(x.shape[1:], x.dtype.as_numpy_dtype),
             networks["network"].initial_state(1),
         )
-        return rows.sequence_signature(
-            self.spec, {"core_state": state}, self.config.sequence_length
-        )
-
-    def make_adder(self, replay: replay_base.Replay) -> adders.SequenceAdder:
-        """See base class."""
-        config = self.config
-        # New sequences have priority 1, as in Acme.
-        return adders.SequenceAdder(
-            replay,
-            config.sequence_length,
-            config.sequence_period,
-            end_of_episode_behavior=config.end_of_episode,
-            # One thread acts and learns: waiting for room would be waiting for itself.
-            insert_timeout=0,
-        )
+        return rows.sequence_signature(self.spec, {"core_state": state}, self.num_rows)
 
     def make_learner(
         self,

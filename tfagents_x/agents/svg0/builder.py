@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Optional
 
@@ -10,16 +9,16 @@ import numpy as np
 import sonnet as snt
 
 from tfagents_x import specs, types
-from tfagents_x.agents import builder, policies
+from tfagents_x.agents import builder, policies, replayed
 from tfagents_x.agents.svg0.config import SVG0Config
 from tfagents_x.agents.svg0.networks import make_networks
 from tfagents_x.learners import svg0
-from tfagents_x.replay import adders, rows, tables
 from tfagents_x.replay import base as replay_base
+from tfagents_x.replay import rows
 from tfagents_x.utils import counting, loggers
 
 
-class SVG0Builder(builder.OnlineBuilder):
+class SVG0Builder(replayed.ReplayedBuilder):
     """Uniform replay, continuing sequences, Gaussian policy, `SVG0Learner`."""
 
     config_class = SVG0Config
@@ -28,30 +27,9 @@ class SVG0Builder(builder.OnlineBuilder):
     default_steps = 12_000
 
     @property
-    def table(self) -> tables.Table:
+    def num_rows(self) -> int:
         """See base class."""
-        config = self.config
-        samples_per_insert = config.updates_per_step * config.batch_size * config.sequence_period
-        return tables.uniform(
-            tables.DEFAULT_TABLE,
-            config.max_replay_size,
-            config.min_replay_size,
-            samples_per_insert,
-            # The learner takes what it can after each step; an episode's end may insert twice.
-            error_buffer=config.batch_size + 2.0 * samples_per_insert,
-        )
-
-    @property
-    def steps_per_batch(self) -> int:
-        """See base class."""
-        config = self.config
-        return math.ceil(1 / config.updates_per_step) + config.sequence_period
-
-    @property
-    def steps_to_first_batch(self) -> int:
-        """See base class."""
-        config = self.config
-        return config.sequence_length + config.min_replay_size * config.sequence_period
+        return self.config.sequence_length + 1
 
     def make_networks(self) -> dict[str, snt.Module]:
         """See base class."""
@@ -66,20 +44,7 @@ class SVG0Builder(builder.OnlineBuilder):
     def signature(self, networks: builder.Networks) -> rows.Signature:
         """See base class."""
         log_prob = specs.Array((), np.float32)
-        return rows.sequence_signature(
-            self.spec, {"log_prob": log_prob}, self.config.sequence_length + 1
-        )
-
-    def make_adder(self, replay: replay_base.Replay) -> adders.SequenceAdder:
-        """See base class."""
-        return adders.SequenceAdder(
-            replay,
-            self.config.sequence_length + 1,
-            self.config.sequence_period,
-            end_of_episode_behavior="continue",
-            # One thread acts and learns: waiting for room would be waiting for itself.
-            insert_timeout=0,
-        )
+        return rows.sequence_signature(self.spec, {"log_prob": log_prob}, self.num_rows)
 
     def make_learner(
         self,
