@@ -206,6 +206,7 @@ def test_no_limit_of_gradients(eagerly):
     golden_cases.assert_close(norm, expected, **STATES)
 
 
+@pytest.mark.filterwarnings("ignore:Even though")
 @pytest.mark.parametrize("kind", ["dictionary", "batch"])
 def test_tf_data(kind, eagerly):
     batch = golden_dreamer.batch(DISCRETE)

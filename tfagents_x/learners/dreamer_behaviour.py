@@ -91,7 +91,7 @@ def learn(
         critic_tape.watch(critic)
         params, actions, states = _replay(model, dreamed)
         flat = tf.reshape(states, [-1, states.shape[-1]])
-        logits, critic_logits = _values(model, flat)
+        logits, critic_logits = _values(model, dreamed, flat)
         reward_logits = model.world_model.reward(flat)
         heads = _heads(model, flat, reward_logits, logits, is_terminated, settings.gamma)
         extra = _intrinsic_rewards(model, states, actions, settings)
@@ -101,8 +101,7 @@ def learn(
         )
         weights = heads.loss_weights[:-1]
         critic_terms = losses.critic_losses(
-            tf.reshape(critic_logits, [*_leading(states), losses.NUM_BUCKETS])[:-1],
-            *(targets, heads.ema_values_symlog[:-1], weights),
+            *(critic_logits, targets, heads.ema_values_symlog[:-1], weights)
         )
         critic_loss = tf.reduce_mean(critic_terms["CRITIC_L_total_H_BxT"])
         percentiles = normalize(targets)
@@ -154,15 +153,29 @@ def _intrinsic_rewards(
     return settings.intrinsic_rewards_scale * tf.reshape(rewards, _leading(actions))
 
 
-def _values(model: DreamerModel, states: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The critic's logits [M, 255] twice: with the gradient for states, and for its weights."""
+def _values(
+    model: DreamerModel, dreamed: rssm.Imagined, states: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The critic's logits, with the gradient for states, and with the one for its weights.
+
+    Args:
+      model: all networks.
+      dreamed: the dream.
+      states: all of its states, [(H + 1) N, S].
+
+    Returns:
+      Floats [(H + 1) N, 255], and [H, N, 255] of all states but the last.
+    """
     weights = model.critic.weights()
-    first = weights.first(states)
-    own = weights.rest(weights.known_first(tf.stop_gradient(states), tf.stop_gradient(first)))
+    first, leading = weights.first(states), _leading(dreamed.states)
+    known = tf.reshape(dreamed.states, [-1, states.shape[-1]])
+    count = leading[0] * leading[1]
+    own = weights.rest(weights.known_first(known, tf.stop_gradient(first[:count])))
+    unfolded = tf.reshape(own, [*leading, losses.NUM_BUCKETS])
     if model.discrete:  # Nobody asks for gradients at the states.
-        return tf.stop_gradient(own), own
+        return tf.stop_gradient(tf.concat([own, weights.rest(first[count:])], 0)), unfolded
     fixed = tf.nest.map_structure(tf.stop_gradient, (weights.hidden, weights.out))
-    return weights._replace(hidden=fixed[0], out=fixed[1]).rest(first), own
+    return weights._replace(hidden=fixed[0], out=fixed[1]).rest(first), unfolded
 
 
 def _heads(

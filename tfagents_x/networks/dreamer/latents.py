@@ -25,7 +25,12 @@ def unimix(logits: tf.Tensor) -> tf.Tensor:
     Returns:
       Probabilities [..., C].
     """
-    return (1.0 - UNIMIX) * tf.nn.softmax(logits) + UNIMIX / logits.shape[-1]
+    return varying_share(logits) + UNIMIX / logits.shape[-1]
+
+
+def varying_share(logits: tf.Tensor) -> tf.Tensor:
+    """0.99 softmax(logits), what is not uniform in `unimix`; [..., C]."""
+    return (1.0 - UNIMIX) * tf.nn.softmax(logits)
 
 
 def straight_through(one_hot: tf.Tensor, probs: tf.Tensor) -> tf.Tensor:
@@ -33,11 +38,10 @@ def straight_through(one_hot: tf.Tensor, probs: tf.Tensor) -> tf.Tensor:
     return tf.stop_gradient(one_hot) + probs - tf.stop_gradient(probs)
 
 
-def unimix_vjp(probs: tf.Tensor, cotangent: tf.Tensor) -> tf.Tensor:
-    """The gradient at the logits of which `probs` is the unimix; all [..., C]."""
-    soft = probs - UNIMIX / probs.shape[-1]  # 0.99 softmax
-    mean = tf.reduce_sum(soft * cotangent, -1, keepdims=True) / (1.0 - UNIMIX)
-    return soft * (cotangent - mean)
+def unimix_vjp(varying: tf.Tensor, cotangent: tf.Tensor) -> tf.Tensor:
+    """The gradient at the logits of `unimix`, of which `varying_share` is given; all [..., C]."""
+    own = varying * cotangent
+    return own - varying * (tf.reduce_sum(own, -1, keepdims=True) / (1.0 - UNIMIX))
 
 
 def gaussian_params(raw_mean: tf.Tensor, raw_std: tf.Tensor) -> tf.Tensor:

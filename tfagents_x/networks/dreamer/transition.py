@@ -107,7 +107,7 @@ class Slopes(NamedTuple):
       update: u [.., G].
       by_gate: [.., 3 G], how u, r and c move per change of h'.
       reset_c: r times the slope at c, [.., G].
-      probs: unimixed [.., K C].
+      varying: `latents.varying_share` of the logits [.., K C].
     """
 
     pre: tf.Tensor
@@ -119,7 +119,7 @@ class Slopes(NamedTuple):
     out: tf.Tensor
     out_by: tf.Tensor
     out_slope: tf.Tensor
-    probs: tf.Tensor
+    varying: tf.Tensor
 
 
 def slopes(w: Weights, h_before: tf.Tensor, logits: tf.Tensor, kept: Kept, classes: int) -> Slopes:
@@ -140,7 +140,7 @@ def slopes(w: Weights, h_before: tf.Tensor, logits: tf.Tensor, kept: Kept, class
         out=out,
         out_by=out_by,
         out_slope=layers.silu_slope(out * w.out_scale + w.out_offset) * w.out_scale,
-        probs=tf.reshape(latents.unimix(split), [*_leading(logits), logits.shape[-1]]),
+        varying=tf.reshape(latents.varying_share(split), [*_leading(logits), logits.shape[-1]]),
     )
 
 
@@ -212,7 +212,7 @@ def step_vjp(
       Gradients at the h and the z before the step, and inside.
     """
     split = lambda x: tf.reshape(x, [-1, x.shape[-1] // classes, classes])
-    at_logits = latents.unimix_vjp(split(s.probs), split(d_z))
+    at_logits = latents.unimix_vjp(split(s.varying), split(d_z))
     at_logits = tf.reshape(at_logits, tf.shape(d_z))
     if d_logits is not None:
         at_logits += d_logits
