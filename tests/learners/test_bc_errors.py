@@ -54,6 +54,7 @@ def acme_jax(apply_fn, params, key, transitions):
 
 
 BAD_ARGUMENTS = {
+    "factory": ({"loss_fn": bc_losses.logp}, "which makes losses: call it"),
     "loss_fn": ({"loss_fn": "mse"}, r"loss_fn must be a function of \(network, transitions\)"),
     "signature": ({"loss_fn": acme_jax}, r"\(network, transitions\), got one of \(apply_fn, par"),
     "optimizer": ({"optimizer": 1e-3}, "policy optimizer must be a Sonnet optimizer"),

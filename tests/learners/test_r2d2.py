@@ -465,6 +465,17 @@ BAD_BATCHES = {
     "action_with_axis": (with_data(action=D.action[..., None]), r"\[B, T\].*\(4, 8, 1\)"),
     "nested_action": (with_data(action={"a": D.action}), "integer actions.*dict"),
     "short_observation": (with_data(observation=D.observation[:, 1:]), r"observation.*\[4, 8\]"),
+    "few_features": (
+        with_data(observation=D.observation[..., 1:]),
+        r"observation has shape \(4, 8, .*wanted",
+    ),
+    "nested_observation": (
+        with_data(observation={"a": D.observation}),
+        "observation has another structure than its spec",
+    ),
+    "no_reward": (with_data(reward=None), "reward of the batch: .* NoneType"),
+    "no_key": (with_info(key=None), "info.key is None"),
+    "no_probability": (with_info(probability=None), "info.probability is None"),
     "transition": (
         SAMPLE._replace(
             data=types.Transition(D.observation, D.action[:, 0], 0.0, 1.0, 0, D.extras)
@@ -493,6 +504,15 @@ def test_bad_batches_are_explained(name):
     sample, message = BAD_BATCHES[name]
     learner, _ = make(BASE, iter([sample]), reverb_client=Client())
     with pytest.raises((ValueError, TypeError), match=message):
+        learner.step()
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["graph", "xla"])
+def test_actions_outside_the_action_space_stop_the_learner(jit):
+    learner, _ = make(BASE, iter([with_data(action=D.action + 1000)]), jit_compile=jit)
+    # Without XLA it is TensorFlow that looks.
+    error, message = (base.NonFiniteError, "loss = nan") if jit else (ValueError, "action space")
+    with pytest.raises(error, match=message):
         learner.step()
 
 
@@ -566,6 +586,10 @@ BAD_ARGUMENTS = {
     "no_target": ({"target_network": None}, "target_network must be a recurrent core"),
     "other_target": ({"target_network": recurrent(hidden=3)}, "must have the same variables"),
     "optimizer": ({"optimizer": "adam"}, "optimizer must be"),
+    "optimizer_class": ({"optimizer": snt.optimizers.Adam}, "got the class Adam: make one"),
+    "clip_rewards": ({"clip_rewards": "no"}, "clip_rewards must be True or False"),
+    "mask": ({"mask_episode_ends": 1}, "mask_episode_ends must be True or False"),
+    "infinite_rate": ({"learning_rate": float("inf")}, "learning_rate must be between"),
     "minibatches": ({"num_sgd_steps_per_step": 0}, "num_sgd_steps_per_step must be at least 1"),
 }
 

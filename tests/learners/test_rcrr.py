@@ -181,6 +181,10 @@ BAD_ARGUMENTS = {
     "beta": ({"beta": 0.0}, "beta must be between"),
     "bound": ({"ratio_upper_bound": -1.0}, "ratio_upper_bound must be between"),
     "period": ({"target_update_period": 0}, "target_update_period must be at least 1"),
+    "half_period": ({"target_update_period": 1.5}, "target_update_period must be an int, got 1.5"),
+    "clipping": ({"clipping": "no"}, "clipping must be True or False, got 'no'"),
+    "norm": ({"max_gradient_norm": float("inf")}, "max_gradient_norm must be between"),
+    "optimizer": ({"critic_optimizer": snt.optimizers.SGD}, "got the class SGD: make one"),
 }
 
 
@@ -189,6 +193,21 @@ def test_bad_arguments_are_explained(name):
     arguments, message = BAD_ARGUMENTS[name]
     with pytest.raises((ValueError, TypeError), match=message):
         make(BASE, iter([]), **arguments)
+
+
+class Headed(snt.RNNCore):
+    """A critic with another layer behind, and the same states."""
+
+    def __init__(self, core, head):
+        super().__init__()
+        self._core, self._head = core, head
+
+    def initial_state(self, batch_size):
+        return self._core.initial_state(batch_size)
+
+    def __call__(self, observation, action, state):
+        outputs, state = self._core(observation, action, state)
+        return self._head(outputs), state
 
 
 BAD_NETWORKS = {
@@ -203,6 +222,11 @@ BAD_NETWORKS = {
         "_critic",
         lambda core: networks.CriticDeepRNN([core, networks.StochasticMeanHead()]),
         r"DiscreteValuedDistribution.*DiscreteValuedHead\(vmin, vmax, num_atoms\)",
+    ),
+    "scalar_target_critic": (
+        "_target_critic",
+        lambda core: Headed(core, lambda d: d.mean()),
+        "RCRR's target critic must return a DiscreteValuedDistribution",
     ),
 }
 
@@ -238,7 +262,7 @@ BAD_BATCHES = {
     "other_actions": (
         DATA._replace(action=DATA.action[..., :1]),
         # The critic is asked first, and its first layer has another width.
-        r"\[Ll\]inear|input|dimension|size|shape",
+        "network doesn't fit the batch",
     ),
     "transition": (
         types.Transition(DATA.observation, DATA.action, DATA.reward, DATA.discount, 0, ()),

@@ -138,6 +138,7 @@ def test_checkpoint_and_snapshots(tmp_path):
         assert load(name)(tf.zeros([5, 3])).sample().shape == (5, 2)
 
 
+ADAM = snt.optimizers.Adam(1e-3)
 BAD_ARGUMENTS = {
     "prior_alone": ({"target_prior_network": None}, "belong together"),
     "target_prior_alone": ({"prior_network": None}, "belong together"),
@@ -146,6 +147,15 @@ BAD_ARGUMENTS = {
     "cost": ({"distillation_cost": "high"}, "distillation_cost must be a number"),
     "policy": ({"policy_network": lambda x: x}, "policy_network must be a snt.Module"),
     "critic": ({"critic_network": snt.Linear(1)}, "critic_network has no variables yet"),
+    "no_target": ({"target_policy_network": None}, "target_policy_network must be a snt.Module"),
+    "recurrent": ({"policy_network": snt.LSTM(2)}, "policy_network is a recurrent core"),
+    "norm": ({"max_gradient_norm": float("nan")}, "max_gradient_norm must be between"),
+    "jit": ({"jit_compile": "no"}, "jit_compile must be True or False, got 'no'"),
+    "class": ({"policy_optimizer": snt.optimizers.Adam}, "got the class Adam: make one"),
+    "one_optimizer": (
+        {"policy_optimizer": ADAM, "critic_optimizer": ADAM},
+        "policy and the critic optimizer are the same object",
+    ),
 }
 
 
@@ -178,6 +188,16 @@ BAD_NETWORKS = {
         after(networks.DiscreteValuedHead(-1.0, 1.0, 5)),
         "one value for each state and action",
     ),
+    "no_gradient": (
+        "_policy",
+        after(
+            lambda d: tfp.distributions.MixtureSameFamily(
+                tfp.distributions.Categorical(tf.zeros([1])),
+                tfp.distributions.MultivariateNormalDiag(d.loc[:, None], d.stddev()[:, None]),
+            )
+        ),
+        "MixtureSameFamily have no gradient",
+    ),
     "no_divergence": (
         "_prior",
         after(lambda d: tfp.distributions.Independent(tfp.distributions.Laplace(d.loc, 1.0), 1)),
@@ -209,6 +229,12 @@ BAD_BATCHES = {
     ),
     "discrete": (DATA._replace(action=np.zeros([4, 6], np.int32)), "continuous actions.*int32"),
     "dictionary": (DATA._asdict(), "ReplaySample"),
+    "no_reward": (DATA._replace(reward=None), "reward of the batch: .* NoneType"),
+    "no_observation": (DATA._replace(observation=()), "observation is empty"),
+    "few_features": (
+        DATA._replace(observation=DATA.observation[..., :2]),
+        r"network doesn't fit the batch.*observation='\[4, 6, 2\]'",
+    ),
 }
 
 

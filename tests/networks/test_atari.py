@@ -179,7 +179,7 @@ def test_unroll_in_graphs(jit_compile):
 def test_unroll_does_not_grow_with_time():
     network = atari.R2D2AtariNetwork(A)
     sizes = []
-    for steps in (2, 20):
+    for steps in (10, 80):
         call = tf.function(network.unroll, autograph=False)
         traced = call.get_concrete_function(inputs(steps, B), network.initial_state(B))
         sizes.append(len(traced.graph.get_operations()))

@@ -233,7 +233,7 @@ class RunDirectory:
         except FileNotFoundError:
             raise ValueError(
                 f"There is no run in {self.path} (no {self.config.name}). "
-                "Start one without --resume."
+                "`tfagents-x train` makes one."
             ) from None
         except (OSError, ValueError) as error:
             raise ValueError(f"{self.config} can't be read: {error!r}.") from error

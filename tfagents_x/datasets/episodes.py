@@ -223,7 +223,9 @@ def load(folder: str | os.PathLike) -> types.Step:
                 into[filled:until] = leaf
             filled = until
     except (tf.errors.OpError, ValueError) as error:
-        raise ValueError(f"A file in {os.fspath(folder)} is damaged: {error}") from error
+        raise ValueError(
+            f"The dataset in {os.fspath(folder)} is damaged after {filled} of {rows} rows: {error}"
+        ) from error
     if filled != rows:
         raise ValueError(f"{os.fspath(folder)} holds {filled} rows, its manifest says {rows}.")
     return result

@@ -10,6 +10,7 @@ and saves and restores all of it.
 from __future__ import annotations
 
 import abc
+import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,8 @@ from tfagents_x.utils import counting, distribute, loggers, nest
 
 # How TensorFlow's messages end when it was a dataset that failed.
 _ITERATOR = "[[IteratorGetNext]]"
+# What only errors of TensorFlow's operations, or of calls with the wrong arguments, contain.
+_OF_AN_OPERATION = re.compile(r"{{node|' Op |Op:|NOT CONVERTIBLE|positional argument")
 
 
 class Learner(core.Learner):
@@ -90,6 +93,9 @@ class Learner(core.Learner):
         for name, part in trained.items():
             example = "a Sonnet optimizer, or an object with apply(updates, parameters)"
             checks.check_method(f"the {name} optimizer", part.optimizer, "apply", example)
+            name = f"the {name} max_gradient_norm"
+            checks.check_number(name, part.max_gradient_norm, *checks.POSITIVE, optional=True)
+        checks.check_flag("jit_compile", jit_compile)
         if counter is not None:
             checks.check_method("counter", counter, "increment", "a counting.Counter")
         if logger is not None:
@@ -156,12 +162,24 @@ class Learner(core.Learner):
         # Only what is trained is watched: what target networks do need not be recorded.
         with tf.GradientTape(persistent=several, watch_accessed_variables=False) as tape:
             tape.watch([part.variables for part in self._trained.values()])
-            result = self._losses(data)
+            result = self._checked_losses(data)
         gradients = {
             name: tape.gradient(result.losses[name], part.variables)
             for name, part in self._trained.items()
         }
         return gradients, result
+
+    def _checked_losses(self, data: Any) -> Losses:
+        """`_losses`, whose errors about operations say that a network doesn't fit the data."""
+        try:
+            return self._losses(data)
+        except (TypeError, ValueError) as error:
+            if not _OF_AN_OPERATION.search(str(error)):
+                raise
+            raise type(error)(
+                "A network doesn't fit the batch, whose leaves are "
+                f"{checks.describe(data)}: {str(error).splitlines()[0]}"
+            ) from error
 
     def _apply(self, gradients: Mapping[str, list]) -> Metrics:
         """Clips and applies averaged gradients; returns the norms asked for."""
@@ -306,7 +324,14 @@ class Learner(core.Learner):
             checks.check_network(name, network)
             distribute.check_variables(network.variables, self._strategy, name)
         distribute.accept_in_sonnet(self._strategy)
+        owners: dict[int, str] = {}
         for name, part in self._trained.items():
+            first = owners.setdefault(id(part.optimizer), name)
+            if first != name and len(_variables(part.optimizer)) > 1:
+                raise ValueError(
+                    f"The {first} and the {name} optimizer are the same object, which keeps "
+                    "numbers for one set of parameters only. Make one for each."
+                )
             distribute.initialize_optimizer(part.optimizer, part.variables, self._strategy)
             owner = f"the {name} optimizer"
             distribute.check_variables(_variables(part.optimizer), self._strategy, owner)

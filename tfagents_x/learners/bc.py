@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Optional
 
-import numpy as np
 import sonnet as snt
 import tensorflow as tf
 import tree
@@ -88,7 +87,7 @@ class BCLearner(base.Learner):
         """
         checks.check_network("network", network)
         if optimizer is None:
-            checks.check_number("learning_rate", learning_rate, 0.0, np.inf)
+            checks.check_number("learning_rate", learning_rate, 0.0, checks.LARGEST)
         if loss_fn is not None:
             bc_losses.check_loss_fn("loss_fn", loss_fn)
         strategy = distribute.get_strategy(accelerator_strategy)

@@ -92,7 +92,7 @@ def mse(sample_fn: Optional[SampleFn] = None) -> Loss:
 def peerbc(base_loss_fn: Loss, zeta: float) -> Loss:
     """A base loss - zeta times that of permuted actions: a penalty on what any action would get.
 
-    Peer behaviour cloning, Wang et al., 2021, arXiv:2010.01748. As in the source, the
+    Peer behaviour cloning, Wang et al., 2020, arXiv:2010.01748. As in the source, the
     dimensions of each action are permuted, in every row in another order; rows are not
     exchanged. With one dimension it is (1 - zeta) base.
 
@@ -234,6 +234,10 @@ def call(loss_fn: Loss, network: Any, transitions: Any, seed: Any) -> Any:
 
 def check_loss_fn(name: str, loss_fn: Any) -> None:
     """Refuses what can't be called as `loss_fn(network, transitions)` (TypeError)."""
+    if loss_fn in (logp, mse, peerbc, rcal):
+        raise TypeError(
+            f"{name} is the function {loss_fn.__name__}, which makes losses: call it, as in logp()."
+        )
     seed = {"seed": None} if "seed" in _parameters(loss_fn) else {}
     _check_function(name, loss_fn, "(network, transitions)", **seed)
 

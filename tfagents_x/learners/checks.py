@@ -7,12 +7,17 @@ import numbers
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import sonnet as snt
 import tensorflow as tf
 import tree
 
 from tfagents_x import types
 from tfagents_x.utils import nest
+
+LARGEST = float(np.finfo(np.float32).max)
+#: Range of positive numbers that stay positive and finite as float32.
+POSITIVE = (1e-30, LARGEST)
 
 
 def check_number(
@@ -38,6 +43,12 @@ def check_count(name: str, value: Any, low: int = 1) -> None:
         raise TypeError(f"{name} must be an int, got {value!r}.")
     if value < low:
         raise ValueError(f"{name} must be at least {low}, got {value}.")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Refuses what is neither True nor False (TypeError)."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {value!r}.")
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
@@ -70,6 +81,11 @@ def check_core(name: str, network: Any) -> None:
 
 def check_method(name: str, thing: Any, method: str, example: str) -> None:
     """Refuses what has no such method (TypeError); `example` says what would do."""
+    if isinstance(thing, type):
+        raise TypeError(
+            f"{name} must be {example}, got the class {thing.__name__}: make one, as in "
+            f"{thing.__name__}(...)."
+        )
     if not callable(getattr(thing, method, None)):
         raise TypeError(f"{name} must be {example}, got {thing!r}.")
 
@@ -113,7 +129,9 @@ def check_leaves(
 
 
 def check_leading(name: str, data: types.NestedTensor, leading: tuple) -> None:
-    """Refuses a nest of which a leaf does not begin with the axes `leading` (ValueError)."""
+    """Refuses a nest that is empty, or has a leaf that begins otherwise (ValueError)."""
+    if not tree.flatten(data):
+        raise ValueError(f"{name} is empty, but must have leaves {list(leading)} + [...].")
     for path, leaf in tree.flatten_with_path(data):
         if not leaf.shape[: len(leading)].is_compatible_with(leading):
             where = "/".join([name, *map(str, path)])

@@ -68,6 +68,15 @@ def check_events(
         )
 
 
+def check_reparameterized(distribution: tfp.distributions.Distribution) -> None:
+    """Refuses a policy whose samples have no gradient (TypeError)."""
+    if distribution.reparameterization_type != tfp.distributions.FULLY_REPARAMETERIZED:
+        raise TypeError(
+            f"Samples of the policy's {type(distribution).__name__} have no gradient, by which "
+            f"this learner improves it: use a fully reparameterized distribution. {_HOW}"
+        )
+
+
 def kl_divergence(policy: Any, prior: Any) -> tf.Tensor:
     """KL(policy || prior), of the distributions' batch shape.
 

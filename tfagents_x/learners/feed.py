@@ -97,7 +97,15 @@ class Feed:
                 f"{type(sample).__name__}. Wrap what you have: ReplaySample(info=(), data=step)."
             )
         device, host = self._split(sample)
-        return tree.map_structure(nest.narrow, device), host
+        return tree.map_structure_with_path(_narrow, device), host
+
+
+def _narrow(path: tuple, leaf: Any) -> tf.Tensor:
+    try:
+        return nest.narrow(leaf)
+    except (TypeError, ValueError) as error:
+        where = "/".join(map(str, path))
+        raise type(error)(f"{where or 'The batch'} of the batch: {error}") from error
 
 
 def _sample(elements: tuple) -> Any:

@@ -23,14 +23,13 @@ from tfagents_x.ops import priorities as priority_ops
 from tfagents_x.utils import counting, distribute, loggers, nest
 
 _HYPERBOLIC = nonlinear_bellman.SIGNED_HYPERBOLIC_PAIR
-_POSITIVE = (1e-30, np.inf)
 _RANGES = {
     "discount": (0.0, 1.0),
-    "importance_sampling_exponent": (0.0, np.inf),
-    "learning_rate": (0.0, np.inf),
+    "importance_sampling_exponent": (0.0, checks.LARGEST),
+    "learning_rate": (0.0, checks.LARGEST),
     "max_priority_weight": (0.0, 1.0),
-    "clip_grad_norm": _POSITIVE,
-    "max_abs_reward": _POSITIVE,
+    "clip_grad_norm": checks.POSITIVE,
+    "max_abs_reward": checks.POSITIVE,
 }
 
 
@@ -168,6 +167,8 @@ class R2D2Learner(base.Learner):
             max_abs_reward=max_abs_reward,
         )
         discrete.check_environment("R2D2", environment_spec)
+        checks.check_flag("clip_rewards", clip_rewards)
+        checks.check_flag("mask_episode_ends", mask_episode_ends)
         checks.check_choice("compatibility", compatibility, ("acme_jax", "acme_tf"))
         self._acme_tf = compatibility == "acme_tf"
         if self._acme_tf:
@@ -185,6 +186,7 @@ class R2D2Learner(base.Learner):
         self._tx_pair = tx_pair
         self._max_abs_reward = max_abs_reward if clip_rewards else None
         self._mask_episode_ends = mask_episode_ends
+        self._observations = environment_spec.observations
         self._priorities: Optional[priorities.PriorityUpdater] = None
         if reverb_client is not None:
             self._priorities = priorities.PriorityUpdater(reverb_client)
@@ -245,6 +247,9 @@ class R2D2Learner(base.Learner):
         """Importance weights in the place of the probabilities."""
         steps, probability = data
         batch_size, length = discrete.check_step("R2D2", steps).action.shape
+        checks.check_leaves(
+            "observation", steps.observation, self._observations, (batch_size, length)
+        )
         if self._mask_episode_ends:
             flags = tf.TensorSpec([], tf.bool)
             checks.check_leaves(
@@ -406,6 +411,9 @@ def _check_sample(sample: Any, needs_state: bool) -> None:
             "R2D2 needs to know how items were drawn: the info of its batches must be a SampleInfo "
             f"with key and probability, [B] each, got {sample.info!r}."
         )
+    for name in ("key", "probability"):
+        if getattr(sample.info, name) is None:
+            raise TypeError(f"info.{name} is None, but must be one for each sequence, [B].")
     extras = sample.data.extras
     if needs_state and not (isinstance(extras, Mapping) and "core_state" in extras):
         raise ValueError(

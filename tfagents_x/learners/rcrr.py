@@ -21,7 +21,6 @@ from tfagents_x.utils import counting, distribute, loggers, nest
 
 _REDUCE = {"mean": tf.reduce_mean, "max": tf.reduce_max, "min": tf.reduce_min}
 _MODES = ("exp", "binary", "all")
-_POSITIVE = (1e-30, float("inf"))
 
 
 class RCRRLearner(base.Learner):
@@ -121,9 +120,9 @@ class RCRRLearner(base.Learner):
         checks.check_choice("baseline_reduce_function", baseline_reduce_function, _REDUCE)
         checks.check_choice("policy_improvement_modes", policy_improvement_modes, _MODES)
         checks.check_number("discount", discount, 0.0, 1.0)
-        checks.check_number("ratio_upper_bound", ratio_upper_bound, *_POSITIVE)
-        checks.check_number("beta", beta, *_POSITIVE)
-        checks.check_number("max_gradient_norm", max_gradient_norm, *_POSITIVE)
+        checks.check_number("ratio_upper_bound", ratio_upper_bound, *checks.POSITIVE)
+        checks.check_number("beta", beta, *checks.POSITIVE)
+        checks.check_number("max_gradient_norm", max_gradient_norm, *checks.POSITIVE)
         checks.check_count("num_action_samples_td_learning", num_action_samples_td_learning)
         checks.check_count("num_action_samples_policy_weight", num_action_samples_policy_weight)
         networks = {
@@ -134,6 +133,8 @@ class RCRRLearner(base.Learner):
         }
         for name, network in networks.items():
             checks.check_core(f"{name}_network", network)
+        checks.check_flag("clipping", clipping)
+        checks.check_flag("reset_at_episode_start", reset_at_episode_start)
         strategy = distribute.get_strategy(accelerator_strategy)
         with distribute.scope(strategy):
             policy_optimizer = policy_optimizer or snt.optimizers.Adam(1e-4)
@@ -237,6 +238,7 @@ class RCRRLearner(base.Learner):
         states = recurrence.unroll_before(core, inputs, state, starts)
         actions = policy.sample(self._td_samples, seed=seed)
         values = _sampled_values(self._target_critic, steps.observation, actions, states)
+        _check_critic(values, "target critic")
         # Probabilities are averaged, not logits.
         log_probs = tf.reduce_logsumexp(tf.math.log_softmax(values.logits), axis=0)
         return distributions.DiscreteValuedDistribution(values=values.values, logits=log_probs)
@@ -270,10 +272,10 @@ def _sampled_values(critic: Any, observations: Any, actions: Any, states: Any) -
     return batched.map_leaves(split, values)
 
 
-def _check_critic(values: Any) -> None:
+def _check_critic(values: Any, name: str = "critic") -> None:
     if not isinstance(values, distributions.DiscreteValuedDistribution):
         raise TypeError(
-            f"RCRR's critic must return a DiscreteValuedDistribution, got {values!r}. End it with "
+            f"RCRR's {name} must return a DiscreteValuedDistribution, got {values!r}. End it with "
             "networks.DiscreteValuedHead(vmin, vmax, num_atoms)."
         )
 

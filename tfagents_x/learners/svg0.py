@@ -24,8 +24,8 @@ _MIN_LOG_RHO = math.log(1e-20)
 _RANGES = {
     "discount": (0.0, 1.0),
     "lambda_": (0.0, 1.0),
-    "distillation_cost": (-math.inf, math.inf),
-    "entropy_regularizer_cost": (-math.inf, math.inf),
+    "distillation_cost": (-checks.LARGEST, checks.LARGEST),
+    "entropy_regularizer_cost": (-checks.LARGEST, checks.LARGEST),
 }
 
 
@@ -121,6 +121,7 @@ class SVG0Learner(base.Learner):
         for name, value in numbers.items():
             checks.check_number(name, value, *_RANGES[name])
         checks.check_count("num_action_samples", num_action_samples)
+        checks.check_number("max_gradient_norm", max_gradient_norm, *checks.POSITIVE, optional=True)
         if (prior_network is None) != (target_prior_network is None):
             raise ValueError(
                 "prior_network and target_prior_network belong together, got "
@@ -136,12 +137,19 @@ class SVG0Learner(base.Learner):
         networks = {
             k: v for k, v in {**online, **target}.items() if v is not None or "prior" not in k
         }
+        for name, network in networks.items():
+            if isinstance(network, snt.RNNCore):
+                raise TypeError(
+                    f"{name}_network is a recurrent core, {network!r}; SVG0's networks have no "
+                    "state. For recurrent ones there is RCRRLearner."
+                )
+            checks.check_network(f"{name}_network", network)
         online = {name: network for name, network in online.items() if name in networks}
         strategy = distribute.get_strategy(accelerator_strategy)
         with distribute.scope(strategy):
             trained = {
                 name: base.Trained(
-                    checks.check_network(f"{name}_network", network).trainable_variables,
+                    network.trainable_variables,
                     given[name] or snt.optimizers.Adam(1e-4),
                     max_gradient_norm,
                 )
@@ -182,8 +190,11 @@ class SVG0Learner(base.Learner):
         valid = ~data.start_of_episode[1:]
 
         pi = self._distribution(self._policy, data)
+        continuous.check_reparameterized(pi)
         target_pi = self._distribution(self._target_policy, data)
         kl = self._divergence(pi, self._target_prior, data)
+
+        q_tm1 = _apply_critic(self._critic, o_tm1, a_tm1)
 
         # Retrace for the critic. V(x_0) enters no target.
         seed_t, seed = self._seeds(2)
@@ -201,7 +212,6 @@ class SVG0Learner(base.Learner):
             bootstrap_value=v_t[-1],
             lambda_=self._lambda,
         )
-        q_tm1 = _apply_critic(self._critic, o_tm1, a_tm1)
         critic_losses = 0.5 * tf.math.squared_difference(tf.stop_gradient(returns.qs), q_tm1)
 
         # The policy's loss: the target critic's gradient through the samples.

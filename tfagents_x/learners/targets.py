@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import sonnet as snt
 import tensorflow as tf
 
+from tfagents_x.learners import checks
 from tfagents_x.utils import distribute, nest
 
 
@@ -63,8 +64,7 @@ class TargetCopy:
     count_this: bool = False
 
     def __post_init__(self) -> None:
-        if self.period < 1:
-            raise ValueError(f"target_update_period must be at least 1, got {self.period}.")
+        checks.check_count("target_update_period", self.period)
         check_pairs(self.online, self.target)
 
     def before_update(self, num_steps: tf.Variable) -> None:

@@ -26,9 +26,14 @@ def batched_index(values: tf.Tensor, indices: Any) -> tf.Tensor:
       TypeError: `values` are no tensor, or `indices` no integers.
       ValueError: the shapes don't fit.
       tf.errors.InvalidArgumentError: an index is outside the range. Only on the CPU and
-        without XLA; elsewhere TensorFlow does not check.
+        without XLA; elsewhere the result is NaN there, for floats.
     """
     values = checks.tensor("values", values)
     shape = checks.action_value_shape(values=values)[:-1]
     indices = checks.action_indices("indices", indices, shape)
-    return tf.gather(values, indices, batch_dims=shape.rank)
+    found = tf.gather(values, indices, batch_dims=shape.rank)
+    if not values.dtype.is_floating:
+        return found
+    # Where TensorFlow does not check, it takes the nearest entry, or 0.
+    inside = (indices >= 0) & (indices < tf.cast(tf.shape(values)[-1], indices.dtype))
+    return tf.where(inside, found, tf.cast(float("nan"), values.dtype))
