@@ -72,8 +72,8 @@ def test_golden_gradients(case, stored_permutations):
     learner, network = make(case, iter(before), num_sgd_steps_per_step=max(1, several - 1))
     if several > 1:
         learner.step()
-    gradients, _ = learner._gradients(tensors(case, slice(-share, None)))
-    norm = learner._apply(gradients)["gradient_norm"]
+    gradients, result = learner._gradients(tensors(case, slice(-share, None)))
+    norm = learner._apply(gradients, result)["gradient_norm"]
     names = {id(v): name for name, v in network.named.items()}
     wanted = case.under("out.step1.grads")
     for variable, gradient in zip(network.trainable_variables, gradients["policy"]):

@@ -181,12 +181,11 @@ class Learner(core.Learner):
                 f"{checks.describe(data)}: {str(error).splitlines()[0]}"
             ) from error
 
-    def _apply(self, gradients: Mapping[str, list]) -> Metrics:
+    def _apply(self, gradients: Mapping[str, list], result: Losses) -> Metrics:
         """Clips and applies averaged gradients; returns the norms asked for."""
-        ready = [x for x in tree.flatten(gradients) if x is not None]
-        # If a batch or a gradient fails, nothing changes: not even the counters, which would
-        # not wait for it.
-        with tf.control_dependencies(ready):
+        # If a batch fails, nothing changes: not even the counters, which would not wait for it.
+        # All gradients need not be there: the first to come are applied beside the backward pass.
+        with tf.control_dependencies(tree.flatten(result)):
             return self._apply_all(gradients)
 
     def _apply_all(self, gradients: Mapping[str, list]) -> Metrics:
@@ -216,7 +215,7 @@ class Learner(core.Learner):
         """What one replica does with minibatch `index` of its share of the batch."""
         data = minibatches.part(data, index, self._num_sgd_steps)
         gradients, result = self._gradients_fn(self._exchange(data))
-        norms = self._apply_fn(distribute.all_reduce_mean(gradients))
+        norms = self._apply_fn(distribute.all_reduce_mean(gradients), result)
         return {**result.metrics, **norms}, result.per_item
 
     def _distributed_update(self, data: Any) -> tuple[Metrics, tf.Tensor, Any]:

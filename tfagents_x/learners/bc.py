@@ -131,14 +131,14 @@ class BCLearner(base.Learner):
             metrics = {name: tf.reduce_mean(value) for name, value in metrics.items()}
         return base.Losses({"policy": loss}, {"loss": tf.cast(loss, tf.float32), **metrics})
 
-    def _apply(self, gradients: Mapping[str, list]) -> base.Metrics:
+    def _apply(self, gradients: Mapping[str, list], result: base.Losses) -> base.Metrics:
         if all(gradient is None for gradient in gradients["policy"]):
             raise ValueError(
                 "The loss does not depend on the network's variables. loss_fn must compute it "
                 "from network(transitions.observation), without tf.stop_gradient or numpy."
             )
         norm = tf.linalg.global_norm(gradients["policy"])
-        return {**super()._apply(gradients), "gradient_norm": norm}
+        return {**super()._apply(gradients, result), "gradient_norm": norm}
 
 
 def _without_none(data: Any) -> Any:
