@@ -14,7 +14,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 import numpy as np
 import sonnet as snt
@@ -122,7 +122,7 @@ class Learner(core.Learner):
         self._gradients_fn = compiled(self._gradients)
         self._apply_fn = compiled(self._apply)
         self._update = tf.function(self._distributed_update, autograph=False)
-        self._fed_update = tf.function(self._update_on_next, autograph=False)
+        self._call: Optional[Callable[[], Any]] = None
         self._saver = saver
         if saver is not None:
             saver.restore(self)
@@ -276,8 +276,13 @@ class Learner(core.Learner):
         if not self._feed.in_graph:
             data, kept = self._feed.next()
             return (*self._update(data), kept)
+        if self._call is None:
+            # The one trace by itself: a `tf.function` looks for it anew in every call.
+            eager = tf.config.functions_run_eagerly()
+            function = tf.function(self._update_on_next, autograph=False)
+            self._call = function if eager else function.get_concrete_function()
         try:
-            return self._fed_update()
+            return self._call()
         except tf.errors.OutOfRangeError as error:
             raise StopIteration from error
 
