@@ -10,6 +10,7 @@ from tfagents_x.cli import quiet
 
 _NOISE = (
     "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
+    "I0000 00:00:1.2    12 port.cc:153] oneDNN custom operations are on. You may see slightly",
     "I0000 00:00:1.2    12 cudart_stub.cc:31] Could not find cuda drivers on your machine.",
     "2026-01-01 00:00:00.0: E external/local_xla/xla/cuda_dnn.cc:9261] Unable to register cuDNN "
     "factory: Attempting to register factory for plugin cuDNN when one has already been registered",

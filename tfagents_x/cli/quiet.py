@@ -17,7 +17,7 @@ _NOISE = re.compile(
     r"All log messages before absl::InitializeLog"
     r"|cudart_stub\.cc|cpu_feature_guard\.cc|To enable the following instructions:"
     r"|Unable to register cu\w+ factory|computation placer already registered"
-    r"|TF-TRT Warning|device_compiler\.h:\d+\] Compiled cluster"
+    r"|oneDNN custom operations are on|TF-TRT Warning|device_compiler\.h:\d+\] Compiled cluster"
 )
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
